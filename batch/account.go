@@ -219,15 +219,3 @@ func (c *call) check(id string, body []byte, o *sluice.Outcome) {
 		}
 	}
 }
-
-// handleInvalid handles a line that is no request: it fails for the reason in its Data, and nothing is sent.
-func handleInvalid(_ context.Context, item work.Item) (work.Result, error) {
-	bad := item.Data.(*problem)
-	return work.Result{}, &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: &lineError{bad.Text}}}
-}
-
-// lineError is the recorded error of a line that is no request.
-type lineError struct{ text string }
-
-// Error says what is wrong with the line.
-func (e *lineError) Error() string { return e.text }

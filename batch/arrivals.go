@@ -51,7 +51,7 @@ func (a *arrivals) knowLocked(hash work.Hash, offset int64) {
 }
 
 // join adds an item to the set that is open for its request, and says so; if there is none, the item opens one, and is
-// to be handled. Invalid lines, and all where nothing is shared, are of no set.
+// to be handled. Where nothing is shared, items are of no set.
 func (a *arrivals) join(ctx context.Context, item *work.Item) bool {
 	if item.Also == nil {
 		return false

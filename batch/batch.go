@@ -102,11 +102,6 @@ type Config struct {
 	MaxTokens int
 	Set       map[string]json.RawMessage
 
-	// Metadata names the fields of rows that are kept with their results, below sluice.metadata, and not sent. Of a row with a prompt
-	// all other fields are sent; of a table or a row with a Template none is. Nil keeps the fields of rows with a prompt that the
-	// endpoint does not know, and none of the others.
-	Metadata []string
-
 	// Check refuses an answer, which counts as a failed attempt of kind InvalidOutput: see Rules. Nil accepts all. It must
 	// be safe for concurrent use.
 	Check func(id string, e provider.Endpoint, body []byte) error
@@ -115,7 +110,6 @@ type Config struct {
 	// the answer and the error.
 	Feedback bool
 
-	SkipInvalid bool    // bad lines are recorded as failed instead of refused
 	RetryFailed bool    // the lines of failed results run again; the first new result drops those
 	Changed     Changed // what happens to lines whose request changed
 	Limit       int     // only the first so many lines with a request; 0 is all
@@ -129,8 +123,7 @@ type Config struct {
 
 	// Cache is a directory of good answers, which is made if it is not there: a request that was answered well before, by
 	// the same provider at the same address, gets that answer without a call. "" keeps none. Several processes may share it.
-	Cache       string
-	CacheMaxAge time.Duration // of answers that count. 0 is any
+	Cache string
 
 	// WarmUp lets the first of the calls whose prompts begin with the same long text go alone, so that a provider that
 	// keeps beginnings of prompts has this one when the others come.
@@ -338,7 +331,6 @@ func (b *Batch) Models() map[string]int { return maps.Clone(b.input.models) }
 // *RefusedError. Batches that are pending when it returns stay so, and the next run continues with them.
 func (b *Batch) Run(ctx context.Context) (Report, error) {
 	defer b.awaitDeadline()()
-	defer b.awaitPause()()
 	rep, err := b.runner.Run(ctx)
 	called := errors.Is(err, work.ErrCalledOff)
 	if b.via != nil {

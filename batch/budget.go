@@ -25,8 +25,6 @@ type Budget struct {
 
 	Deadline time.Time // nothing is sent after it
 
-	Pause time.Duration // a pause of a lane with items waiting that is longer stops the run; 0 is no bound
-
 	// Failures stops the run at that many failed items, FailedShare once more than this part of the finished ones failed,
 	// from 20 on.
 	Failures    int
@@ -53,8 +51,6 @@ func (b *Budget) check(price bool) error {
 		return fmt.Errorf("failed share of %v is not below 1", b.FailedShare)
 	case b.Attempts < 0:
 		return errors.New("attempts are negative")
-	case b.Pause < 0:
-		return errors.New("pause is negative")
 	}
 	if b.Attempts == 0 {
 		b.Attempts = 6
@@ -71,7 +67,6 @@ const (
 	LimitedTokens   Limited = "max_tokens_total" // input and output
 	LimitedTime     Limited = "deadline"         // seconds that the run had
 	LimitedFailures Limited = "max_failures"     // failed items, or their share of the finished ones
-	LimitedPause    Limited = "max_pause"        // seconds of a pause
 )
 
 // Used is what a run used of one of its bounds.
@@ -94,12 +89,6 @@ func (u Used) String() string {
 	case "share":
 		return fmt.Sprintf("%s of the finished items failed, of at most %s", percent(u.Used), percent(u.Limit))
 	}
-	if u.What == LimitedPause {
-		of := func(seconds float64) time.Duration {
-			return time.Duration(seconds * float64(time.Second)).Round(time.Second)
-		}
-		return fmt.Sprintf("the provider is to be asked again in %v, at most %v", of(u.Used), of(u.Limit))
-	}
 	return "the deadline is past"
 }
 
@@ -108,8 +97,6 @@ type BudgetError struct {
 	Used
 	Next float64 // what the next call may use: cost or tokens
 	ID   string  // whose call that is
-
-	Until time.Time // the end of a pause that was too long
 }
 
 // Alone says that the next call does not fit into the whole budget: a run with the same budget cannot make it.
@@ -122,8 +109,6 @@ func (e *BudgetError) Error() string {
 		next = prose.Dollars(e.Next)
 	}
 	switch {
-	case !e.Until.IsZero():
-		return fmt.Sprintf("%s: until %s", e.Used, e.Until.Local().Format(time.RFC3339))
 	case e.Next == 0:
 		return e.Used.String()
 	case e.Alone():

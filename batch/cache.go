@@ -42,9 +42,8 @@ const (
 // cache is a directory of good answers, by what was asked of whom. Several processes may use it at once. It is safe for
 // concurrent use.
 type cache struct {
-	dir    string
-	maxAge time.Duration // 0 is any
-	log    *slog.Logger
+	dir string
+	log *slog.Logger
 
 	hits, misses       atomic.Int64
 	damaged, unwelcome sync.Once // are said once
@@ -64,7 +63,7 @@ func (e *CacheError) Error() string { return e.Dir + " " + e.Problem }
 func (e *CacheError) Hint() string { return e.Advice }
 
 // openCache opens the cache in a directory, or makes it one.
-func openCache(dir string, maxAge time.Duration, log *slog.Logger) (*cache, error) {
+func openCache(dir string, log *slog.Logger) (*cache, error) {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -75,7 +74,7 @@ func openCache(dir string, maxAge time.Duration, log *slog.Logger) (*cache, erro
 	if err != nil {
 		return nil, err
 	}
-	c := &cache{dir: dir, maxAge: maxAge, log: log}
+	c := &cache{dir: dir, log: log}
 	known, err := c.checkVersion()
 	if err != nil {
 		return nil, err
@@ -155,11 +154,10 @@ func (c *cache) write(name string, text []byte) error {
 
 // entry is what stands above the body of an answer.
 type entry struct {
-	Key          string    `json:"key"`
-	At           time.Time `json:"at"`
-	Status       int       `json:"status"`
-	RequestID    string    `json:"request_id,omitempty"`
-	FinishReason string    `json:"finish_reason,omitempty"`
+	Key          string `json:"key"`
+	Status       int    `json:"status"`
+	RequestID    string `json:"request_id,omitempty"`
+	FinishReason string `json:"finish_reason,omitempty"`
 }
 
 // entryName is where the answer of that key is.
@@ -182,9 +180,6 @@ func (c *cache) load(key string) (work.Result, bool) {
 	}
 	if err != nil {
 		c.spoilt(path, err)
-		return work.Result{}, false
-	}
-	if c.maxAge > 0 && time.Since(e.At) > c.maxAge {
 		return work.Result{}, false
 	}
 	return work.Result{Status: e.Status, RequestID: e.RequestID, FinishReason: e.FinishReason, Payload: body, Cached: true}, true
@@ -242,7 +237,7 @@ func (c *cache) spoilt(path string, err error) {
 
 // store keeps a good answer. If it cannot, the run goes on without.
 func (c *cache) store(key string, r *work.Result) {
-	head, err := json.Marshal(entry{Key: key, At: time.Now().UTC(), Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason})
+	head, err := json.Marshal(entry{Key: key, Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason})
 	if err == nil {
 		text := make([]byte, 0, len(entryMagic)+2*sha256.Size+1+len(head)+1+len(r.Payload))
 		text = append(text, entryMagic...)

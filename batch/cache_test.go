@@ -13,7 +13,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/provider"
@@ -238,31 +237,6 @@ func TestWhatIsNoCacheIsRefusedAndLeftAlone(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestOldAnswersAreCalledAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFiles(t, chats(3))
-		dir := filepath.Join(t.TempDir(), "cache")
-		within := func(age time.Duration) func(*batch.Config) {
-			return func(c *batch.Config) { c.CacheMaxAge = age }
-		}
-		cachedRun(t, f, dir, nil)
-		time.Sleep(time.Hour)
-		if rep, _, _ := cachedRun(t, f, dir, within(2*time.Hour)); rep.Cached != 3 {
-			t.Errorf("%+v", rep)
-		}
-		if rep, calls, _ := cachedRun(t, f, dir, within(time.Minute)); rep.Cached != 0 || calls != 3 {
-			t.Errorf("%+v, %d calls", rep, calls)
-		}
-		if rep, _, _ := cachedRun(t, f, dir, within(time.Minute)); rep.Cached != 3 {
-			t.Errorf("what is old was not replaced: %+v", rep)
-		}
-		time.Sleep(10_000 * time.Hour)
-		if rep, _, _ := cachedRun(t, f, dir, nil); rep.Cached != 3 {
-			t.Errorf("without an age: %+v", rep)
-		}
-	})
 }
 
 func TestSeveralRunsShareACache(t *testing.T) {

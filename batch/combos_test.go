@@ -62,7 +62,6 @@ type saga struct {
 	// The same in all runs:
 	items     []askedItem
 	stdin     bool
-	invalid   int // lines that are none, at the input's beginning
 	changed   batch.Changed
 	rules     [3]batch.Rules // by the sort that is good enough
 	order     batch.Order    // may become that of the input once
@@ -91,9 +90,6 @@ func newSaga(t *testing.T, seed uint64) *saga {
 	}
 	if h.stdin || luck.IntN(4) == 0 {
 		h.changed = batch.ChangedKeep
-	}
-	if luck.IntN(3) == 0 {
-		h.invalid = 1 + luck.IntN(3)
 	}
 	if luck.IntN(2) == 0 {
 		h.order = batch.OrderInput
@@ -145,12 +141,9 @@ func (h *saga) change() {
 	}
 }
 
-// text is the input: what is no request comes first, so that it keeps its lines.
+// text is the input.
 func (h *saga) text() string {
 	var b strings.Builder
-	for range h.invalid {
-		b.WriteString("{\"nothing\":1}\n")
-	}
 	for _, it := range h.items {
 		b.WriteString(question(it.id, it.question) + "\n")
 	}
@@ -197,9 +190,6 @@ func (h *saga) whole() error {
 	}
 	order = slices.DeleteFunc(order, func(id string) bool { return extra[id] })
 	var want []string
-	for i := range h.invalid {
-		want = append(want, fmt.Sprintf("line %d", i+1))
-	}
 	for _, it := range h.items {
 		want = append(want, it.id)
 	}
@@ -307,7 +297,7 @@ func (h *saga) plan(peaceful, patient bool) *plan {
 	p := &plan{saga: h, faults: luck.Float64() * 0.6, latency: time.Duration(1 + luck.IntN(2000)*int(time.Millisecond)),
 		costly: coin(2), sort: 1 + luck.IntN(2), results: make(map[string]work.Result), own: make(map[int]int)}
 	p.cfg = batch.Config{
-		Input: h.files.in, Output: h.files.out, Transport: h.oracle, Order: h.order, Changed: h.changed, SkipInvalid: h.invalid > 0,
+		Input: h.files.in, Output: h.files.out, Transport: h.oracle, Order: h.order, Changed: h.changed,
 		Check: h.rules[p.sort].Check, Feedback: coin(2), Dedupe: coin(2), WarmUp: coin(2), RetryFailed: peaceful || patient || coin(3),
 		Timeout: time.Hour, Sync: work.SyncNone, OnResult: p.note, Budget: batch.Budget{Attempts: h.attempts},
 	}
@@ -322,7 +312,7 @@ func (h *saga) plan(peaceful, patient bool) *plan {
 		return p
 	}
 	if coin(4) {
-		p.cfg.Limit = 1 + luck.IntN(len(h.items)+h.invalid)
+		p.cfg.Limit = 1 + luck.IntN(len(h.items))
 	}
 	if coin(2) {
 		p.end = [...]string{"drain", "cancel", "write"}[luck.IntN(3)]
@@ -354,8 +344,8 @@ func (p *plan) budget(coin func(int) bool) {
 // String is the plan for people.
 func (p *plan) String() string {
 	c := &p.cfg
-	return fmt.Sprintf("%d items, %d invalid, stdin %v, changed %d, order %d, upstreams %v, attempts %d, feedback %v, dedupe %v, cache %v, warm-up %v, "+
-		"retry failed %v, sort %d, workers %d, limit %d, budget %+v, faults %.2f, end %s at %s", len(p.items), p.invalid, p.stdin, c.Changed, c.Order,
+	return fmt.Sprintf("%d items, stdin %v, changed %d, order %d, upstreams %v, attempts %d, feedback %v, dedupe %v, cache %v, warm-up %v, "+
+		"retry failed %v, sort %d, workers %d, limit %d, budget %+v, faults %.2f, end %s at %s", len(p.items), p.stdin, c.Changed, c.Order,
 		p.upstreams, p.attempts, c.Feedback, c.Dedupe, c.Cache != "", c.WarmUp, c.RetryFailed, p.sort, c.Workers, c.Limit, c.Budget, p.faults, p.end, p.at)
 }
 
@@ -418,7 +408,7 @@ func (p *plan) run() (done bool, err error) {
 			return false, err
 		}
 	}
-	return runErr == nil && p.cfg.Limit == 0 && rep.AlreadyFailed == 0 && rep.Report.Failed == p.invalid, nil
+	return runErr == nil && p.cfg.Limit == 0 && rep.AlreadyFailed == 0 && rep.Report.Failed == 0, nil
 }
 
 func (p *plan) connect() (schedulers []*sluice.Scheduler) {

@@ -30,10 +30,6 @@ func (cfg *Config) check() (fill, error) {
 		return wrong("Remote", errors.New("is given, and Upstreams too: both say where calls go"))
 	case cfg.Window < 0:
 		return wrong("Window", errors.New("is negative"))
-	case cfg.CacheMaxAge < 0:
-		return wrong("CacheMaxAge", errors.New("is negative"))
-	case cfg.CacheMaxAge > 0 && cfg.Cache == "":
-		return wrong("CacheMaxAge", errors.New("is for a cache, and there is none"))
 	case cfg.Timeout < 0:
 		return wrong("Timeout", errors.New("is negative"))
 	case cfg.Changed > ChangedKeep:
@@ -77,7 +73,7 @@ func (cfg *Config) checkInput() (fill, error) {
 		return wrong("Input", errMissing)
 	case cfg.Input == "-" && cfg.Stdin == nil:
 		return wrong("Stdin", errMissing)
-	case cfg.Format > FormatParquet:
+	case cfg.Format > FormatTSV:
 		return wrong("Format", errUnknown)
 	case cfg.MaxTokens < 0:
 		return wrong("MaxTokens", errors.New("is negative"))
@@ -89,7 +85,7 @@ func (cfg *Config) checkInput() (fill, error) {
 	}
 	f := fill{
 		format: cfg.Format.Of(cfg.Input), provider: cfg.Provider, upstreams: cfg.Upstreams, registry: cfg.Registry, baseURL: cfg.BaseURL,
-		model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens, metadata: cfg.Metadata,
+		model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens,
 	}
 	if cfg.Template != "" {
 		var err error

@@ -181,22 +181,6 @@ func TestALineThatChangedMayHaveARecordedAnswer(t *testing.T) {
 	}
 }
 
-func TestInvalidLinesAreNoTwins(t *testing.T) {
-	for _, input := range []string{"file", "-"} {
-		text := "{\n{\n" + asking("a", 1) + asking("a", 1) + asking("b", 1)
-		f, rt := newFiles(t, text), &stub{}
-		cfg := f.config(t, rt)
-		cfg.Dedupe, cfg.SkipInvalid = true, true
-		if input == "-" {
-			cfg.Input, cfg.Stdin = "-", strings.NewReader(text)
-		}
-		rep, err := run(t, cfg)
-		if err != nil || rep.Failed != 3 || rep.Done != 2 || rep.Twins != 1 || rt.count() != 1 {
-			t.Errorf("%s: %+v, %d calls, %v", input, rep, rt.count(), err)
-		}
-	}
-}
-
 func TestTwinsOfALineThatChangedMeanwhile(t *testing.T) {
 	f := newFiles(t, asking("a", 1, 1, 1))
 	cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {

@@ -68,16 +68,21 @@ const changedSince = " (the file changed since it was checked)"
 
 // again makes an item of a row that scan has seen.
 func (b *Batch) again(r rows.Row) (work.Item, error) {
-	in := b.input
+	rq, err := b.input.reread(r)
+	if err != nil {
+		return work.Item{}, err
+	}
+	return b.item(r, &rq)
+}
+
+// reread parses a row that scan has seen.
+func (in *input) reread(r rows.Row) (request, error) {
 	rq, bad := in.read(r)
-	if other, ok := in.duplicates[r.Number-1]; ok && bad == nil {
-		bad = in.duplicateOf(rq.id, other)
-	}
-	if bad != nil && !in.invalid.Has(r.Number-1) {
+	if bad != nil {
 		bad.Text += changedSince
-		return work.Item{}, r.Wrong(in.cfg.Input, bad)
+		return request{}, r.Wrong(in.cfg.Input, bad)
 	}
-	return b.item(r, &rq, bad)
+	return rq, nil
 }
 
 // reloader returns how the Runner reads an item again.
@@ -151,11 +156,11 @@ func (b *Batch) feedStdin(ctx context.Context) iter.Seq2[work.Item, error] {
 
 // arrived checks a row of standard input and makes its item, unless it is recorded already.
 func (b *Batch) arrived(r rows.Row) (item work.Item, already bool, err error) {
-	rq, bad, err := b.input.accept(r)
+	rq, err := b.input.accept(r)
 	if err != nil {
 		return work.Item{}, false, err
 	}
-	if item, err = b.item(r, &rq, bad); err != nil {
+	if item, err = b.item(r, &rq); err != nil {
 		return work.Item{}, false, err
 	}
 	already, err = b.input.recorded(&r, item.ID, item.Hash)
@@ -165,22 +170,20 @@ func (b *Batch) arrived(r rows.Row) (item work.Item, already bool, err error) {
 	return item, false, nil
 }
 
-// accept checks a row of standard input and counts it. A bad one that is to be recorded comes with what is wrong.
-func (in *input) accept(r rows.Row) (request, *problem, error) {
+// accept checks a row of standard input and counts it.
+func (in *input) accept(r rows.Row) (request, error) {
 	rq, bad := in.read(r)
 	if bad == nil {
 		if err := in.priced(&r, &rq); err != nil {
-			return request{}, nil, err
+			return request{}, err
 		}
+		bad = in.remember(&r, &rq)
 	}
-	if refused := in.remember(&r, &rq, bad); refused != nil {
-		return request{}, nil, r.Wrong(in.cfg.Input, refused)
-	}
-	if other, ok := in.duplicates[r.Number-1]; ok && bad == nil {
-		bad = in.duplicateOf(rq.id, other)
+	if bad != nil {
+		return request{}, r.Wrong(in.cfg.Input, bad)
 	}
 	in.total.Add(1)
-	return rq, bad, nil
+	return rq, nil
 }
 
 // recorded says whether a row of standard input is recorded already.

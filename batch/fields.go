@@ -12,7 +12,6 @@ type Field = rows.Field
 // InputFields is what stands in one line of an input. It is valid until the next one is read.
 type InputFields struct {
 	ID     string // under which its result is recorded
-	Other  string // under which it is if the line was no request, and that was recorded (Config.SkipInvalid)
 	Fields []Field
 }
 
@@ -43,5 +42,5 @@ func newFieldReader() *rows.FieldReader { return rows.NewFieldReader("prompt") }
 
 func inputFields(r *rows.FieldReader, row rows.Row) InputFields {
 	id, fields := r.Read(row)
-	return InputFields{ID: id, Other: string(invalidID(row.Number)), Fields: fields}
+	return InputFields{ID: id, Fields: fields}
 }

@@ -7,10 +7,9 @@ type Format = rows.Format
 
 // Formats.
 const (
-	FormatByName  = rows.FormatByName  // FormatCSV for .csv, FormatTSV for .tsv, FormatParquet for .parquet, with .gz behind it or not; else FormatLines
-	FormatLines   = rows.FormatLines   // lines, each recognised by itself, or the items of a JSON array
-	FormatText    = rows.FormatText    // lines of plain text, whatever they begin with
-	FormatCSV     = rows.FormatCSV     // a table: the first line names its columns
-	FormatTSV     = rows.FormatTSV     // a table whose columns are parted by tabs
-	FormatParquet = rows.FormatParquet // a table of Parquet, of a file only
+	FormatByName = rows.FormatByName // FormatCSV for .csv, FormatTSV for .tsv, with .gz behind it or not; else FormatLines
+	FormatLines  = rows.FormatLines  // lines, each recognised by itself, or the items of a JSON array
+	FormatText   = rows.FormatText   // lines of plain text, whatever they begin with
+	FormatCSV    = rows.FormatCSV    // a table: the first line names its columns
+	FormatTSV    = rows.FormatTSV    // a table whose columns are parted by tabs
 )

@@ -207,18 +207,17 @@ type tripper func(*http.Request) (*http.Response, error)
 func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestDotsInSettingsLeadIntoObjects(t *testing.T) {
-	f, rt := newFiles(t, `{"prompt":"hi","metadata":{"a":1,"c":{}},"x":5}`+"\n"), &stub{}
+	f, rt := newFiles(t, `{"prompt":"hi","metadata":{"a":1,"c":{}},"user":5}`+"\n"), &stub{}
 	cfg := f.config(t, rt)
 	cfg.Model = "m"
-	cfg.Metadata = []string{} // all fields are sent
 	cfg.Set = map[string]json.RawMessage{
 		"metadata.a": json.RawMessage("2"), "metadata.b": json.RawMessage("[3]"), "metadata.c.d": json.RawMessage("4"),
-		"x.y": json.RawMessage("6"), `odd"name.z`: json.RawMessage("7"),
+		"user.y": json.RawMessage("6"), `odd"name.z`: json.RawMessage("7"),
 	}
 	if _, err := run(t, cfg); err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"model":"m","messages":[{"role":"user","content":"hi"}],"metadata":{"a":1,"c":{"d":4},"b":[3]},"x":5,"odd\"name":{"z":7}}`
+	const want = `{"model":"m","messages":[{"role":"user","content":"hi"}],"metadata":{"a":1,"c":{"d":4},"b":[3]},"user":5,"odd\"name":{"z":7}}`
 	if rt.sent[0].body != want {
 		t.Errorf("sent %s\nwant %s", rt.sent[0].body, want)
 	}

@@ -22,14 +22,12 @@ type input struct {
 	parser *parser
 	file   *rows.File // nil for standard input
 
-	index      work.Index // of the lines of a request, by number; forgotten when a file's output is matched
-	past       work.Index // of standard input: of the output's lines, by number
-	failed     earlierFailures
-	invalid    work.Bits // lines that are none, with SkipInvalid
-	twins      twins     // of a file, with Dedupe
-	arrivals   arrivals  // of standard input, with Dedupe
-	duplicates map[int]int
-	problems   InputErrors
+	index    work.Index // of the lines of a request, by number; forgotten when a file's output is matched
+	past     work.Index // of standard input: of the output's lines, by number
+	failed   earlierFailures
+	twins    twins    // of a file, with Dedupe
+	arrivals arrivals // of standard input, with Dedupe
+	problems InputErrors
 
 	scanned int  // rows of a file that were read
 	array   bool // the rows so far are items of a JSON array
@@ -44,7 +42,7 @@ type input struct {
 }
 
 func openInput(cfg Config, f fill) (*input, error) {
-	in := &input{cfg: cfg, fill: f, parser: newParser(f), models: make(map[string]int), duplicates: make(map[int]int)}
+	in := &input{cfg: cfg, fill: f, parser: newParser(f), models: make(map[string]int)}
 	if cfg.Input == "-" {
 		return in, nil
 	}
@@ -130,8 +128,9 @@ func (in *input) scan() error {
 			if err := in.priced(&row, &rq); err != nil {
 				return err
 			}
+			bad = in.remember(&row, &rq)
 		}
-		if bad = in.remember(&row, &rq, bad); bad != nil {
+		if bad != nil {
 			in.problems.Add(row.Wrong(in.cfg.Input, bad))
 		}
 		in.scanned++
@@ -159,30 +158,15 @@ func (in *input) read(r rows.Row) (request, *problem) {
 	return rq, bad
 }
 
-// remember enters a row into the index, under the id that its result will have. It returns what is to be refused.
-func (in *input) remember(line *rows.Row, rq *request, bad *problem) *problem {
-	number := line.Number - 1
-	if bad == nil {
-		hash := in.parser.hash(rq)
-		other, ok := in.index.Add(number, rq.id, hash)
-		if ok {
-			if in.file != nil {
-				in.count(rq)
-				in.meetTwin(line.Line, hash)
-			}
-			return nil
-		}
-		bad = in.duplicateOf(rq.id, other)
-		if in.cfg.SkipInvalid {
-			in.duplicates[number] = other
-		}
+// remember enters a request into the index, or returns the problem of one whose id is another row's.
+func (in *input) remember(line *rows.Row, rq *request) *problem {
+	number, hash := line.Number-1, in.parser.hash(rq)
+	if other, ok := in.index.Add(number, rq.id, hash); !ok {
+		return in.duplicateOf(rq.id, other)
 	}
-	if !in.cfg.SkipInvalid {
-		return bad
-	}
-	in.invalid.Set(number)
-	if _, ok := in.index.Add(number, invalidID(line.Number), work.HashOf(line.Bytes)); !ok {
-		return bad
+	if in.file != nil {
+		in.count(rq)
+		in.meetTwin(line.Line, hash)
 	}
 	return nil
 }
@@ -190,12 +174,6 @@ func (in *input) remember(line *rows.Row, rq *request, bad *problem) *problem {
 func (in *input) duplicateOf(id []byte, other int) *problem {
 	return &problem{Text: fmt.Sprintf("custom_id %s is that of %s too", strconv.Quote(clip(id)), rows.Place(other+1, in.array))}
 }
-
-// invalidID is the custom_id under which a line that is no request is recorded: its own may be missing, unreadable or
-// another line's.
-func invalidID(number int) []byte { return fmt.Appendf(nil, "%s%d", invalidPrefix, number) }
-
-const invalidPrefix = "line "
 
 // count counts a request by model and provider.
 func (in *input) count(rq *request) {
@@ -224,13 +202,8 @@ func (in *input) meet(p provider.Provider) {
 }
 
 // item makes the work item of a line that is left to do.
-func (b *Batch) item(line rows.Row, rq *request, bad *problem) (work.Item, error) {
+func (b *Batch) item(line rows.Row, rq *request) (work.Item, error) {
 	item := work.Item{Seq: int64(line.Number), Ref: line.Offset}
-	if bad != nil {
-		item.ID, item.Hash = string(invalidID(line.Number)), work.HashOf(line.Bytes)
-		item.Handler, item.Data = work.HandlerFunc(handleInvalid), bad
-		return item, nil
-	}
 	c := &call{endpoint: rq.endpoint, body: bytes.Clone(rq.body), bound: rq.bound, terms: b.terms}
 	est, err := provider.Estimate(rq.endpoint, c.body)
 	if err != nil {

@@ -209,42 +209,6 @@ func TestTheFirstProblemsAreNamedAndTheOthersCounted(t *testing.T) {
 	}
 }
 
-func TestSkipInvalidRecordsBadLinesAsFailed(t *testing.T) {
-	input := strings.Join([]string{
-		`{"custom_id":"a","model":"m","messages":[]}`,
-		`{"custom_id":"b","model":"m","messages":[}`,
-		`{"custom_id":"a","model":"m","messages":[1]}`,
-		`{"custom_id":"c","model":"m","messages":[]}`,
-		`nonsense`,
-	}, "\n")
-	for _, source := range []string{"file", "stdin"} {
-		t.Run(source, func(t *testing.T) {
-			f, rt := newFiles(t, input), &stub{}
-			cfg := f.config(t, rt)
-			cfg.SkipInvalid = true
-			for _, already := range []int{0, 5} {
-				if source == "stdin" {
-					cfg.Input, cfg.Stdin = "-", strings.NewReader(input)
-				}
-				rep, err := run(t, cfg)
-				if err != nil || rep.Total != 5 || rep.Already != already || rep.Left() != 0 {
-					t.Fatalf("total %d, already %d (want %d), left %d, error %v", rep.Total, rep.Already, already, rep.Left(), err)
-				}
-				got := f.results(t)
-				if len(got) != 5 || rt.count() != 2 {
-					t.Fatalf("%d results, %d sent", len(got), rt.count())
-				}
-				for id, want := range map[string]string{"line 2": "broken JSON", "line 3": "that of line 1", "line 5": "plain text with a model"} {
-					r := got[id]
-					if r.Error == nil || r.Error.Code != "bad_request" || !strings.Contains(r.Error.Message, want) || r.Response != nil || r.Sluice.Attempts != 0 {
-						t.Errorf("%s: %+v, want an error that says %q", id, r, want)
-					}
-				}
-			}
-		})
-	}
-}
-
 func TestLinesMayHave64MiB(t *testing.T) {
 	suite.FullOnly(t)
 	dir := t.TempDir()
@@ -271,10 +235,6 @@ func TestLinesMayHave64MiB(t *testing.T) {
 	_, err := run(t, cfg)
 	if in, ok := errors.AsType[*batch.InputError](err); !ok || in.Line != 2 || !strings.Contains(in.Problem, "64 MiB") {
 		t.Errorf("65 MiB: error %v, want one of line 2", err)
-	}
-	cfg.SkipInvalid, cfg.Output = true, f.out+"2"
-	if rep, err := run(t, cfg); err != nil || rep.Done != 2 || rep.Report.Failed != 1 {
-		t.Errorf("65 MiB, skipped: done %d, failed %d, error %v", rep.Done, rep.Report.Failed, err)
 	}
 }
 

@@ -27,7 +27,7 @@ func (b *Batch) openReuse() (err error) {
 	if b.cfg.Cache == "" {
 		return nil
 	}
-	if b.cache, err = openCache(b.cfg.Cache, b.cfg.CacheMaxAge, b.log); err != nil {
+	if b.cache, err = openCache(b.cfg.Cache, b.log); err != nil {
 		return &ConfigError{Field: "Cache", Err: err}
 	}
 	return nil

@@ -57,7 +57,6 @@ type fill struct {
 	system    string
 	maxTokens int
 	set       []setting // sorted by name
-	metadata  []string  // fields of prompts that are kept with the result; nil: those that the endpoint does not know
 }
 
 // setting is a member of the body. Dots in its name lead into objects.
@@ -94,7 +93,7 @@ func (p *parser) parse(row *rows.Row) (request, *problem) {
 // request reads a line.
 func (p *parser) request(line []byte, number int, text bool) (request, *problem) {
 	if !utf8.Valid(line) {
-		return request{}, &problem{Text: "not valid UTF-8", Hint: "save the input as UTF-8, or record lines like it as failed with --skip-invalid"}
+		return request{}, &problem{Text: "not valid UTF-8", Hint: "save the input as UTF-8"}
 	}
 	trimmed := bytes.TrimLeft(line, " \t")
 	if text || trimmed[0] != '{' {
@@ -109,7 +108,7 @@ func (p *parser) request(line []byte, number int, text bool) (request, *problem)
 	if !s.End() {
 		return request{}, &problem{Text: fmt.Sprintf("broken JSON at byte %d", min(s.Offset(), len(line)-1)+1)}
 	}
-	isPrompt := m.isPrompt(p.fill.metadata)
+	isPrompt := m.isPrompt()
 	rq := request{}
 	var bad *problem
 	if p.fromFields() {
@@ -150,18 +149,10 @@ func (p *parser) request(line []byte, number int, text bool) (request, *problem)
 	return rq, bad
 }
 
-// isPrompt reports whether the object is a prompt with fields, once it has forgotten those that are kept as metadata. A body may
-// have a prompt too: beside messages, or one of Responses, which is an object, beside input.
-func (m *members) isPrompt(metadata []string) bool {
-	if m.prompt == nil {
-		return false
-	}
-	for _, name := range metadata {
-		if member := m.named([]byte(name)); member != nil && !ofPrompt(name) {
-			*member = nil
-		}
-	}
-	return m.body == nil && m.method == nil && m.messages == nil && (m.input == nil || m.prompt[0] == '"')
+// isPrompt reports whether the object is a prompt with fields. A body may have a prompt too: beside messages, or one of
+// Responses, which is an object, beside input.
+func (m *members) isPrompt() bool {
+	return m.prompt != nil && m.body == nil && m.method == nil && m.messages == nil && (m.input == nil || m.prompt[0] == '"')
 }
 
 // member reads one member of a line's object.

@@ -15,20 +15,16 @@ func TestFieldsThatTheEndpointDoesNotKnowAreKeptWithTheResult(t *testing.T) {
 	for name, test := range map[string]struct {
 		input      string
 		template   string
-		metadata   []string
 		sent, kept string // members of the body beside the prompt's own; of the result's metadata
 	}{
-		"by what the endpoint knows": {row, "", nil, `{"temperature":0.5}`, `{"label":"y","source":{"page":3}}`},
-		"by name":                    {row, "", []string{"label", "temperature"}, `{"source":{"page":3}}`, `{"label":"y","temperature":0.5}`},
-		"none":                       {row, "", []string{}, `{"label":"y","source":{"page":3},"temperature":0.5}`, ""},
-		"of a template":              {row, "About {{.label}}", []string{"source"}, `{}`, `{"source":{"page":3}}`},
-		"of a template, unnamed":     {row, "About {{.label}}", nil, `{}`, ""},
+		"of a prompt":   {row, "", `{"temperature":0.5}`, `{"label":"y","source":{"page":3}}`},
+		"of a template": {row, "About {{.label}}", `{}`, ""},
 	} {
 		for _, from := range []string{"a file", "standard input"} {
 			t.Run(name+", "+from, func(t *testing.T) {
 				f, rt := newFiles(t, test.input+"\n"), &stub{}
 				cfg := f.config(t, rt)
-				cfg.Model, cfg.Template, cfg.Metadata = "m", test.template, test.metadata
+				cfg.Model, cfg.Template = "m", test.template
 				if from == "standard input" {
 					cfg.Input, cfg.Stdin = "-", strings.NewReader(test.input+"\n")
 				}
@@ -67,19 +63,19 @@ func TestFieldsThatTheEndpointDoesNotKnowAreKeptWithTheResult(t *testing.T) {
 	}
 }
 
-func TestFieldsOfATableAreNotSaidToBeSent(t *testing.T) {
+func TestFieldsOfATableAreNeitherSentNorKept(t *testing.T) {
 	for name, c := range map[string]struct{ input, template string }{
 		"t.csv":   {"prompt,temperature,page\nx,0.5,3\n", ""},
 		"t.jsonl": {`{"q":"x","temperature":0.5,"page":"3"}` + "\n", "About {{.q}}"},
 	} {
 		f, rt := newFiles(t, ""), &stub{}
 		cfg := f.config(t, rt)
-		cfg.Input, cfg.Model, cfg.Template, cfg.Metadata = writeInput(t, name, c.input), "m", c.template, []string{"page"}
+		cfg.Input, cfg.Model, cfg.Template = writeInput(t, name, c.input), "m", c.template
 		b, err := batch.Open(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := b.PromptFields(); len(got.Sent) > 0 || !slices.Equal(got.Kept, []string{"page"}) {
+		if got := b.PromptFields(); len(got.Sent)+len(got.Kept) > 0 {
 			t.Errorf("%s: fields %+v", name, got)
 		}
 		if err := b.Close(); err != nil {
@@ -90,22 +86,17 @@ func TestFieldsOfATableAreNotSaidToBeSent(t *testing.T) {
 
 func TestARowWithAPromptStaysAPromptRow(t *testing.T) {
 	for _, c := range []struct {
-		row      string
-		metadata []string
-		kept     string // "" : it is none
+		row, kept string // kept "": it is none
 	}{
-		{`{"prompt":"a","url":"https://x"}`, nil, `{"url":"https://x"}`},
-		{`{"prompt":"a","url":"https://x"}`, []string{"url"}, `{"url":"https://x"}`},
-		{`{"prompt":"a","input":"x"}`, []string{"input"}, `{"input":"x"}`},
-		{`{"prompt":"a","input":"x"}`, nil, `{"input":"x"}`},
-		{`{"prompt":"a","params":{"n":1},"request":"r","key":"k"}`, nil, `{"params":{"n":1},"request":"r","key":"k"}`},
-		{`{"prompt":"a","method":"GET","body":"b","messages":[]}`, []string{"messages", "body", "method"}, `{"method":"GET","body":"b","messages":[]}`},
-		{`{"prompt":"a","messages":[{"role":"user","content":"b"}]}`, nil, ""},
-		{`{"prompt":{"id":"p"},"input":"x"}`, nil, ""},
+		{`{"prompt":"a","url":"https://x"}`, `{"url":"https://x"}`},
+		{`{"prompt":"a","input":"x"}`, `{"input":"x"}`},
+		{`{"prompt":"a","params":{"n":1},"request":"r","key":"k"}`, `{"params":{"n":1},"request":"r","key":"k"}`},
+		{`{"prompt":"a","messages":[{"role":"user","content":"b"}]}`, ""},
+		{`{"prompt":{"id":"p"},"input":"x"}`, ""},
 	} {
 		f, rt := newFiles(t, c.row+"\n"), &stub{}
 		cfg := f.config(t, rt)
-		cfg.Model, cfg.Metadata = "m", c.metadata
+		cfg.Model = "m"
 		if rep, err := run(t, cfg); err != nil || rep.Failed > 0 {
 			t.Errorf("%s: %+v, error %v", c.row, rep.Kinds, err)
 			continue
@@ -116,7 +107,7 @@ func TestARowWithAPromptStaysAPromptRow(t *testing.T) {
 			t.Fatal(err)
 		}
 		if isPrompt != (c.kept != "") || isPrompt && !strings.Contains(string(b), `"custom_id":"1"`) || !strings.Contains(string(b), `"metadata":`+c.kept) && isPrompt {
-			t.Errorf("%s with %q: sent %s, recorded %s", c.row, c.metadata, rt.sent[0].body, b)
+			t.Errorf("%s: sent %s, recorded %s", c.row, rt.sent[0].body, b)
 		}
 	}
 }

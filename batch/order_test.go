@@ -247,18 +247,6 @@ func TestStandardInputIsInOrderOfArrival(t *testing.T) {
 	})
 }
 
-func TestWrongLinesHaveTheirPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, calls := newFiles(t, chats(3)+"{broken\n"+chat(2)+"\n"+chat(4)+"\n"), 0
-		cfg := f.ordered(t, &calls)
-		cfg.SkipInvalid = true
-		if _, err := run(t, cfg); err != nil {
-			t.Fatal(err)
-		}
-		f.isOrdered(t, []string{"1", "2", "3", "line 4", "line 5", "4"})
-	})
-}
-
 func TestADoneOutputIsSortedAndLeftAloneIfItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, calls := newFiles(t, chats(30)), 0

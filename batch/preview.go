@@ -21,7 +21,6 @@ type Preview struct {
 	Already       int `json:"already"`                // of those, recorded in the output
 	AlreadyFailed int `json:"failed"`                 // of those, recorded as failed
 	Left          int `json:"left"`                   // lines that are not recorded yet
-	Invalid       int `json:"invalid"`                // of those, the ones that would be recorded as failed, with SkipInvalid
 	Twins         int `json:"deduplicated,omitempty"` // of those, the ones with the result of an equal request, with Dedupe
 
 	Fields PromptFields `json:"-"` // of rows with a prompt
@@ -32,7 +31,7 @@ type Preview struct {
 
 // ReadPreview returns what a run would do, and calls each with every remaining request. It reads the input and the output as
 // Open does, and fails as Open does; it sends nothing, and creates, changes and locks nothing. Of cfg it takes what says what
-// to read, and Output, Order, SkipInvalid, RetryFailed, Changed, Dedupe, Budget, Upstreams and Price. Without an Output
+// to read, and Output, Order, RetryFailed, Changed, Dedupe, Budget, Upstreams and Price. Without an Output
 // nothing is recorded.
 func ReadPreview(cfg Config, each func(Request)) (Preview, error) {
 	f, err := cfg.checkInput()
@@ -71,7 +70,7 @@ func ReadPreview(cfg Config, each func(Request)) (Preview, error) {
 		err = l.stdin()
 	}
 	failed, _ := in.failed.counts()
-	p := Preview{Total: int(in.total.Load()), Already: int(in.already.Load()), AlreadyFailed: failed, Invalid: l.invalid, Twins: l.twins}
+	p := Preview{Total: int(in.total.Load()), Already: int(in.already.Load()), AlreadyFailed: failed, Twins: l.twins}
 	p.Fields, p.Left = in.parser.fields, p.Total-p.Already
 	p.PendingParts, p.PendingLines = pending.Parts, pending.Lines
 	return p, err
@@ -187,11 +186,10 @@ func torn(line []byte) bool {
 
 // look goes through what is left.
 type look struct {
-	in      *input
-	each    func(Request)
-	invalid int
-	twins   int
-	asked   map[work.Hash]bool // by standard input
+	in    *input
+	each  func(Request)
+	twins int
+	asked map[work.Hash]bool // by standard input
 }
 
 func (l *look) file() error {
@@ -199,10 +197,9 @@ func (l *look) file() error {
 		if err != nil {
 			return err
 		}
-		rq, bad := l.in.read(row)
-		if _, twice := l.in.duplicates[row.Number-1]; twice || bad != nil {
-			l.invalid++
-			continue
+		rq, err := l.in.reread(row)
+		if err != nil {
+			return err
 		}
 		if _, answered := l.in.twins.answers[uint32(row.Number-1)]; answered || l.in.twins.led.Has(row.Number-1) {
 			l.twins++
@@ -221,21 +218,16 @@ func (l *look) stdin() error {
 		if err != nil {
 			return inputFault(err)
 		}
-		rq, bad, err := in.accept(row)
+		rq, err := in.accept(row)
 		if err != nil {
 			return err
 		}
-		id, hash := invalidID(row.Number), work.HashOf(row.Bytes)
-		if bad == nil {
-			id, hash = rq.id, in.parser.hash(&rq)
-		}
-		already, err := in.recorded(&row, string(id), hash)
+		hash := in.parser.hash(&rq)
+		already, err := in.recorded(&row, string(rq.id), hash)
 		switch {
 		case err != nil:
 			return err
 		case already:
-		case bad != nil:
-			l.invalid++
 		case l.asks(hash):
 			l.twins++
 		default:

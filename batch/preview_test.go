@@ -42,11 +42,11 @@ func TestLaterRunsGoOnWithTheRest(t *testing.T) {
 }
 
 func TestLookSaysWhatARunWouldDo(t *testing.T) {
-	text := chats(10) + "broken {\n" + chat(3) + "\n"
+	text := chats(10)
 	f := newFiles(t, text)
 	s := &stub{}
 	cfg := f.config(t, s)
-	cfg.SkipInvalid, cfg.Model = true, ""
+	cfg.Model = ""
 	see := func(cfg batch.Config) (batch.Preview, []string) {
 		t.Helper()
 		var got []string
@@ -58,7 +58,7 @@ func TestLookSaysWhatARunWouldDo(t *testing.T) {
 		return p, got
 	}
 	p, lines := see(cfg)
-	if want := (batch.Preview{Total: 12, Left: 12, Invalid: 2}); !cmp.Equal(p, want) || len(lines) != 10 {
+	if want := (batch.Preview{Total: 10, Left: 10}); !cmp.Equal(p, want) || len(lines) != 10 {
 		t.Errorf("%+v %v", p, lines)
 	}
 	if _, err := os.Stat(f.out); err == nil || len(s.sent) > 0 {
@@ -79,7 +79,7 @@ func TestLookSaysWhatARunWouldDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, lines = see(cfg)
-	if want := (batch.Preview{Total: 12, Already: 4, Left: 8, Invalid: 2}); !cmp.Equal(p, want) || strings.Join(lines, " ") != "5 6 7 8 9 10" {
+	if want := (batch.Preview{Total: 10, Already: 4, Left: 6}); !cmp.Equal(p, want) || strings.Join(lines, " ") != "5 6 7 8 9 10" {
 		t.Errorf("%+v %v", p, lines)
 	}
 	stdin := cfg
@@ -91,7 +91,7 @@ func TestLookSaysWhatARunWouldDo(t *testing.T) {
 		t.Error("the output was changed")
 	}
 	for name, c := range map[string]func(*batch.Config){
-		"line 2: ":                      func(c *batch.Config) { c.SkipInvalid, c.Input = false, writeInput(t, "in", chats(1)+"{\n") },
+		"line 2: ":                      func(c *batch.Config) { c.Input = writeInput(t, "in", chats(1)+"{\n") },
 		"is not the one that was recor": func(c *batch.Config) { f.input(t, strings.ReplaceAll(text, "What", "Who")) },
 		"none of them is for a line of": func(c *batch.Config) { c.Input = writeInput(t, "in", chat(77)) },
 		"is the input":                  func(c *batch.Config) { c.Output = c.Input },

@@ -34,9 +34,9 @@ func (p *parser) text(line []byte, number int) (request, *problem) {
 // fromFields says whether rows are fields to make prompts of, and no requests.
 func (p *parser) fromFields() bool { return p.fill.template != nil || p.fill.format.Table() }
 
-// given returns a member of a row as JSON; nil is absent, as an empty field or a null of a table is.
+// given returns a member of a row as JSON; nil is absent, as an empty field of a table is.
 func (p *parser) given(raw []byte) []byte {
-	if p.fill.format.Table() && (string(raw) == `""` || string(raw) == "null") {
+	if p.fill.format.Table() && string(raw) == `""` {
 		return nil
 	}
 	return raw
@@ -48,9 +48,7 @@ func (p *parser) row(rq *request, object []byte) *problem {
 	m := &p.members
 	text := []byte(nil)
 	if p.fill.template == nil {
-		if prompt := p.given(m.prompt); prompt != nil && prompt[0] != '"' {
-			return &problem{Text: "prompt is not a text", Hint: "--template makes prompts of other columns"}
-		} else if prompt != nil { // a table has this column
+		if prompt := p.given(m.prompt); prompt != nil { // a table has this column
 			text = jsonscan.Unquote(prompt)
 		}
 	} else {
@@ -66,7 +64,7 @@ func (p *parser) row(rq *request, object []byte) *problem {
 // rendered makes a request of a row and the text of its prompt, of which nothing is taken for JSON.
 func (p *parser) rendered(rq *request, row, text []byte) *problem {
 	if len(bytes.TrimSpace(text)) == 0 {
-		return &problem{Text: "the prompt is empty", Hint: "--skip-invalid records such rows as failed"}
+		return &problem{Text: "the prompt is empty"}
 	}
 	if cap(p.prose) > 1<<20 {
 		p.prose = nil // after a very long row
@@ -105,13 +103,11 @@ func (p *parser) prompt(rq *request, row []byte) *problem {
 	p.kept = p.kept[:0]
 	b = appendMembers(b, row, p.settings(rq, system), func(name string, value []byte) bool {
 		switch {
-		case ofPrompt(name), p.fill.format == FormatParquet && string(value) == "null":
+		case ofPrompt(name), p.fromFields():
 			return true
-		case p.keeps(rq.endpoint, name):
+		case keeps(rq.endpoint, name):
 			addName(&p.fields.Kept, name)
 			p.kept = jsonscan.AppendCompact(append(jsonscan.AppendString(append(p.kept, ','), name), ':'), value)
-			return true
-		case p.fromFields():
 			return true
 		}
 		addName(&p.fields.Sent, name)
@@ -128,15 +124,10 @@ func (p *parser) prompt(rq *request, row []byte) *problem {
 }
 
 // keeps reports whether a field of a prompt is kept with the result, and not sent.
-func (p *parser) keeps(e provider.Endpoint, name string) bool {
+func keeps(e provider.Endpoint, name string) bool {
 	switch name {
-	case "messages", "input", "contents", "content":
-		if e.HasField(name) { // the prompt itself stands there
-			return !p.fromFields() || slices.Contains(p.fill.metadata, name)
-		}
-	}
-	if p.fill.metadata != nil || p.fromFields() {
-		return slices.Contains(p.fill.metadata, name)
+	case "messages", "input", "contents", "content": // the prompt itself stands there
+		return true
 	}
 	return !e.HasField(name)
 }

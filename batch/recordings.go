@@ -42,7 +42,7 @@ type Recording struct {
 	Error   string // the kind of a failure; "" if there was none
 	Message string // what the failure says
 
-	Metadata []Field // of the item's row, as Config.Metadata has it; valid as Body is
+	Metadata []Field // fields of the item's row that were not sent; valid as Body is
 }
 
 // RecordingError is a line of a file of results that is none.

@@ -155,15 +155,15 @@ func TestFieldsOfLines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		line := in.ID + "|" + in.Other
+		line := in.ID
 		for _, f := range in.Fields {
 			line += fmt.Sprintf("|%s=%s", f.Name, f.Value)
 		}
 		got = append(got, line)
 	}
 	want := []string{
-		`a|line 1|prompt="p"|n=[2]`, `3|line 3|prompt="q"`, `7|line 4|url="/x"|body={"m":"y"}`, `k|line 5|key="k"|request={}`,
-		`6|line 6|key="k"|prompt="x"`, `7|line 7|prompt="why \"so\"?"`, `8|line 8`, "e\n|line 9|prompt=\"z\"",
+		`a|prompt="p"|n=[2]`, `3|prompt="q"`, `7|url="/x"|body={"m":"y"}`, `k|key="k"|request={}`,
+		`6|key="k"|prompt="x"`, `7|prompt="why \"so\"?"`, `8`, "e\n|prompt=\"z\"",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got\n%s", d)

@@ -288,7 +288,7 @@ func TestACallMadeElsewhereIsRecordedAsOneMadeHere(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := newFiles(t, chats(60)+strings.Replace(chat(7), `"7"`, `"again"`, 1)+"\n")
 					cfg := f.config(t, &moody{asked: make(map[string]int)})
-					cfg.Check, cfg.Feedback, cfg.SkipInvalid = rules.Check, true, true
+					cfg.Check, cfg.Feedback = rules.Check, true
 					cfg.Scheduler = func(provider.Provider) (*sluice.Scheduler, error) {
 						s, err := sluice.New(sluice.Config{Attempts: 3})
 						if err == nil {
@@ -519,18 +519,9 @@ func TestALineThatIsTooLongForWorkersIsRefused(t *testing.T) {
 	long := strings.Replace(chat(2), "What is 2?", "What is 2?"+strings.Repeat(" ", batch.MaxTaskBytes), 1)
 	f := newFiles(t, chat(1)+"\n"+long+"\n")
 	ferry := newFerry(t, batch.Terms{})
-	there, here := elsewhere(f.config(t, &moody{asked: make(map[string]int)}), ferry)
+	_, here := elsewhere(f.config(t, &moody{asked: make(map[string]int)}), ferry)
 	_, err := run(t, here)
 	if wrong, ok := errors.AsType[*batch.InputErrors](err); !ok || !strings.Contains(wrong.Error(), "8.0 MB") {
 		t.Fatalf("the input is taken: %v", err)
-	}
-	here.SkipInvalid = true
-	stop := ferry.work(1, there)
-	defer stop()
-	if _, err := run(t, here); err != nil {
-		t.Fatal(err)
-	}
-	if all := f.results(t); all["line 2"].Sluice.Kind != "bad_request" || all["1"].Sluice.Kind == "" || len(all) != 2 {
-		t.Errorf("recorded: %v", all)
 	}
 }

@@ -3,10 +3,7 @@ package batch
 import (
 	"bytes"
 	"iter"
-	"strconv"
-	"strings"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
@@ -35,8 +32,7 @@ func (b *Batch) resume() error {
 type matcher struct {
 	batch   *Batch
 	lines   int // of the output
-	matched int // of those, lines of the input,
-	mends   int // and lines that it had, and has mended
+	matched int // of those, lines of the input
 	drop    int
 	changed ChangedError
 }
@@ -63,11 +59,7 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 		}
 		number, ok := in.index.Find(rec.id)
 		if !ok {
-			switch {
-			case m.mended(&rec):
-				m.mends++
-				m.drop++
-			case m.answers(-1, line, &rec):
+			if m.answers(-1, line, &rec) {
 				m.matched++
 			}
 			continue
@@ -86,7 +78,7 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 		}
 	}
 	switch {
-	case m.lines > m.mends && m.matched == 0 && in.file != nil && in.total.Load() > 0:
+	case m.lines > 0 && m.matched == 0 && in.file != nil && in.total.Load() > 0:
 		return &OtherInputError{Input: in.cfg.Input, Output: b.cfg.Output, Lines: m.lines}
 	case m.changed.Err() != nil:
 		return m.changed.Err()
@@ -160,20 +152,5 @@ func (m *matcher) keep(line work.Line) bool {
 		return !rec.failed || !m.batch.cfg.RetryFailed
 	}
 	number, ok := m.batch.input.index.Find(rec.id)
-	if !ok {
-		return !m.mended(&rec)
-	}
-	return m.judge(number, &rec) == counts
-}
-
-// mended says whether a recorded failure is that of a line that was no request, and is one now, under an id of its own.
-func (m *matcher) mended(rec *recorded) bool {
-	in := m.batch.input
-	text, ok := strings.CutPrefix(string(rec.id), invalidPrefix)
-	number, err := strconv.Atoi(text)
-	if !ok || err != nil || !rec.failed || rec.kind != sluice.BadRequest {
-		return false
-	}
-	number--
-	return in.index.Has(number) && !in.invalid.Has(number)
+	return !ok || m.judge(number, &rec) == counts
 }

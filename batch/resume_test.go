@@ -265,32 +265,15 @@ func TestResultsSurviveARunThatReachedNobody(t *testing.T) {
 	}
 }
 
-func TestAMendedLineLeavesNoFailureBehind(t *testing.T) {
-	for name, broken := range map[string]string{"one line": chat(1) + "\n{\n" + chat(3) + "\n", "all lines": "{\n{\n{\n"} {
-		f := newFiles(t, broken)
-		cfg := f.config(t, &stub{})
-		cfg.SkipInvalid = true
-		if rep, err := run(t, cfg); err != nil || rep.Left() != 0 || f.results(t)["line 2"].Error == nil {
-			t.Fatalf("%s: left %d, error %v", name, rep.Left(), err)
-		}
-		f.input(t, chats(3))
-		rep, err := run(t, f.config(t, &stub{}))
-		if got := f.results(t); err != nil || rep.Left() != 0 || rep.AlreadyFailed != 0 || len(got) != 3 || got["2"].Error != nil {
-			t.Errorf("%s: left %d, %d results, error %v", name, rep.Left(), len(got), err)
-		}
-	}
-}
-
 func TestAFailureOfAnotherInputsLineIsNoneOfThisOne(t *testing.T) {
-	f := newFiles(t, strings.ReplaceAll(chats(3), `"custom_id":"`, `"custom_id":"other `)+"{\n")
+	f := newFiles(t, strings.ReplaceAll(chats(3), `"custom_id":"`, `"custom_id":"other `))
 	cfg := f.config(t, &stub{})
-	cfg.SkipInvalid = true
 	if _, err := run(t, cfg); err != nil {
 		t.Fatal(err)
 	}
 	f.input(t, chats(5))
 	_, err := run(t, f.config(t, &stub{}))
-	if _, other := errors.AsType[*batch.OtherInputError](err); !other || len(f.results(t)) != 4 {
+	if _, other := errors.AsType[*batch.OtherInputError](err); !other || len(f.results(t)) != 3 {
 		t.Errorf("%d results, error %v", len(f.results(t)), err)
 	}
 }

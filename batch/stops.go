@@ -9,7 +9,6 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/internal/work"
-	"github.com/sluice-llm/sluice/provider"
 )
 
 // leastJudged is how many items must be finished before a share of them says anything.
@@ -107,78 +106,6 @@ func (b *Batch) awaitDeadline() (end func()) {
 		close(done)
 		wg.Wait()
 	}
-}
-
-// lookAtPauses is the interval in which pauses are looked at.
-const lookAtPauses = 500 * time.Millisecond
-
-// awaitPause stops the run when a pause is too long. The returned function ends the waiting.
-func (b *Batch) awaitPause() (end func()) {
-	if b.cfg.Budget.Pause == 0 {
-		return func() {}
-	}
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(lookAtPauses)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-			case <-done:
-				return
-			}
-			if until, ok := b.pausesUntil(); ok {
-				left := time.Until(until).Seconds()
-				b.Stop(&BudgetError{Used: Used{LimitedPause, "seconds", b.cfg.Budget.Pause.Seconds(), left}, Until: until})
-				return
-			}
-		}
-	})
-	return func() {
-		close(done)
-		wg.Wait()
-	}
-}
-
-// pausesUntil returns the end of a pause that is too long. With several upstreams, all must pause.
-func (b *Batch) pausesUntil() (until time.Time, ok bool) {
-	for _, s := range b.schedulers() {
-		snap := s.Snapshot()
-		pauses := false
-		for i := range snap.Lanes {
-			if l := &snap.Lanes[i]; l.Until.Sub(snap.At) > b.cfg.Budget.Pause && (l.Waiting > 0 || b.cfg.Upstreams != nil) {
-				pauses = true
-				if until.IsZero() || l.Until.Before(until) {
-					until = l.Until
-				}
-			}
-		}
-		if !pauses && b.cfg.Upstreams != nil {
-			return time.Time{}, false
-		}
-	}
-	return until, !until.IsZero()
-}
-
-// schedulers returns those of the accounts, or of the upstreams.
-func (b *Batch) schedulers() (all []*sluice.Scheduler) {
-	var ups []*provider.Upstream
-	if u := b.cfg.Upstreams; u != nil {
-		ups = u.All()
-	} else {
-		b.mu.Lock()
-		for _, a := range b.accounts {
-			if a.upstreams != nil {
-				ups = append(ups, a.upstreams.All()...)
-			}
-		}
-		b.mu.Unlock()
-	}
-	for _, up := range ups {
-		all = append(all, up.Scheduler)
-	}
-	return all
 }
 
 // priced refuses a line of whose cost nobody knows anything, where a sum of money bounds the run.

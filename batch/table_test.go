@@ -1,7 +1,6 @@
 package batch_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/parquet-go/parquet-go"
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/suite"
@@ -117,35 +115,6 @@ func TestTablesThatAreWrong(t *testing.T) {
 	}
 }
 
-func TestRowsThatAreWrongCanBeSkipped(t *testing.T) {
-	text := "custom_id,prompt\na,one\nb\nc,three,3\na,four\ne,\xff\nf,six\n"
-	f := newFiles(t, "")
-	cfg := f.config(t, &stub{})
-	cfg.Input, cfg.Model, cfg.SkipInvalid = writeInput(t, "in.csv", text), "m", true
-	for range 2 { // the second time all of it is recorded
-		rep, err := run(t, cfg)
-		if err != nil || rep.Total != 6 || rep.Left() != 0 {
-			t.Fatalf("%+v %v", rep, err)
-		}
-	}
-	results := f.results(t)
-	for id, wrong := range map[string]bool{"a": false, "f": false, "line 3": true, "line 4": true, "line 5": true, "line 6": true} {
-		if r, ok := results[id]; !ok || wrong != (r.Error != nil) {
-			t.Errorf("%s: %+v", id, r)
-		}
-	}
-	// What stands in a wrong row tells it from others, too.
-	cfg.Input = writeInput(t, "in.csv", strings.Replace(text, "b\n", "B\n", 1))
-	if _, err := batch.Open(cfg); !strings.Contains(fmt.Sprint(err), `line 3: item "line 3" is not the one`) {
-		t.Error(err)
-	}
-	// Behind broken quotes nothing can be trusted.
-	cfg.Input = writeInput(t, "in.csv", "custom_id,prompt\na,\"x\"y\nb,two\n")
-	if _, err := batch.Open(cfg); !strings.Contains(fmt.Sprint(err), "line 2: ") {
-		t.Error(err)
-	}
-}
-
 // TestRowsOfAPausedModelAreReadAgain: the rows of a model that pauses are put aside as places in the file. All of them come,
 // as they were.
 func TestRowsOfAPausedModelAreReadAgain(t *testing.T) {
@@ -174,60 +143,4 @@ func TestRowsOfAPausedModelAreReadAgain(t *testing.T) {
 			t.Errorf("%d results", got)
 		}
 	})
-}
-
-func TestATableOfParquetRunsAndResumes(t *testing.T) {
-	type record struct {
-		Prompt string  `parquet:"prompt"`
-		System *string `parquet:"system,optional"`
-		Page   int64   `parquet:"page"`
-		Note   *string `parquet:"note,optional"`
-	}
-	polite := "Be polite."
-	var b bytes.Buffer
-	if err := parquet.Write(&b, []record{{"one", &polite, 1, nil}, {"two", nil, 2, nil}, {"three", nil, 3, nil}}); err != nil {
-		t.Fatal(err)
-	}
-	f, rt := newFiles(t, ""), &stub{}
-	f.in = strings.TrimSuffix(f.in, "jsonl") + "parquet"
-	f.input(t, b.String())
-	cfg := f.config(t, rt)
-	cfg.Model, cfg.Metadata, cfg.Limit = "m", []string{"page", "note"}, 2
-	if rep, err := run(t, cfg); err != nil || rep.Done != 2 {
-		t.Fatalf("done %d, error %v", rep.Done, err)
-	}
-	cfg.Limit = 0
-	if rep, err := run(t, cfg); err != nil || rep.Already != 2 || rep.Done != 1 {
-		t.Fatalf("already %d, done %d, error %v", rep.Already, rep.Done, err)
-	}
-	all := rt.sent[0].body + rt.sent[1].body + rt.sent[2].body
-	if strings.Count(all, "Be polite.") != 1 || strings.Contains(all, "page") || !strings.Contains(all, `"three"`) {
-		t.Errorf("sent %s", all)
-	}
-	out, err := os.ReadFile(f.out)
-	if err != nil || !strings.Contains(string(out), `"metadata":{"page":3}`) {
-		t.Errorf("error %v, recorded\n%s", err, out)
-	}
-	// A template knows a column that is null.
-	bodies, _ := sentBodies(t, batch.Config{Input: f.in, Model: "m", Template: "{{.prompt}}{{.note}}"})
-	if len(bodies) != 3 || !strings.Contains(bodies[0], `"content":"one"`) {
-		t.Errorf("by a template: sent %q", bodies)
-	}
-	b.Reset() // a file without records
-	if err := parquet.Write(&b, []record{}); err != nil {
-		t.Fatal(err)
-	}
-	if bodies, _ = sentBodies(t, batch.Config{Input: writeInput(t, "in.parquet", b.String()), Model: "m"}); len(bodies) != 0 {
-		t.Errorf("without records: sent %q", bodies)
-	}
-	b.Reset() // a file without the column
-	if err := parquet.Write(&b, []struct{ Question string }{{"x"}}); err != nil {
-		t.Fatal(err)
-	}
-	f.input(t, b.String())
-	_, err = run(t, cfg)
-	problem, ok := errors.AsType[*batch.InputError](err)
-	if !ok || problem.Error() != f.in+`: no column prompt among "Question"` || strings.Contains(problem.Hint, "line") {
-		t.Errorf("without a prompt: error %v", err)
-	}
 }

@@ -80,18 +80,6 @@ func TestALineThatNoBatchTakesIsRecordedOrLive(t *testing.T) {
 	})
 }
 
-func TestWrongLinesAreRecordedBesideBatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFiles(t, chats(3)+"{broken\n"+chat(2)+"\n"+chat(4)+"\n")
-		cfg, _ := f.viaConfig(t, sim.Config{})
-		cfg.SkipInvalid, cfg.Order = true, batch.OrderInput
-		if _, err := run(t, cfg); err != nil {
-			t.Fatal(err)
-		}
-		f.isOrdered(t, []string{"1", "2", "3", "line 4", "line 5", "4"})
-	})
-}
-
 func TestEqualLinesGoIntoAPartOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t, asking("a", 1, 2, 1, 1, 3, 2))

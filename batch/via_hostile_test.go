@@ -61,7 +61,7 @@ func TestPartsOfAnotherProviderAreNotAskedForAtThisOne(t *testing.T) {
 		cfg, sent := f.viaConfig(t, hour())
 		abandon(t, cfg, 10*time.Minute)
 		other := cfg
-		other.Provider, _ = provider.Lookup("mistral")
+		other.Provider, _ = provider.Lookup("openai")
 		other.BaseURL = "http://another.example"
 		other.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
 			t.Errorf("%s %s is sent, with %v", r.Method, r.URL, r.Header)

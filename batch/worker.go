@@ -138,7 +138,9 @@ func (w *Worker) item(t *Task) (work.Item, error) {
 	c := &call{endpoint: t.Endpoint, body: t.Body, bound: t.Bound, stream: est.Stream, terms: t.Terms.terms(), trip: &trip{}, held: func() bool { return w.tasks.Holds(t) }}
 	item := work.Item{ID: t.ID, Hash: t.Hash, Lane: t.Model, Cost: est.Cost, Size: len(t.Body), Data: c, Again: t.Again, Withdrawn: t.Withdrawn}
 	if err != nil {
-		item.Handler, item.Data, c = work.HandlerFunc(handleInvalid), &problem{Text: err.Error()}, nil
+		item.Data, item.Handler = nil, work.HandlerFunc(func(context.Context, work.Item) (work.Result, error) {
+			return work.Result{}, &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: err}}
+		})
 		return w.take(t, item, nil), nil
 	}
 	rq := request{id: []byte(t.ID), endpoint: t.Endpoint, model: t.Model, body: t.Body}

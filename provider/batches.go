@@ -11,7 +11,7 @@ import (
 // BatchAPI is what is known of a provider's Batch API, which runs many requests within a day, for less. The zero value is that
 // there is none. A number that is 0 is not known.
 type BatchAPI struct {
-	API      string        // whose form it has: openai, anthropic, gemini or mistral; "" is none
+	API      string        // whose form it has: openai, anthropic or gemini; "" is none
 	Requests int           // most of them in a batch
 	Bytes    int64         // most of them in a batch's file
 	OneModel bool          // all requests of a batch are of one model
@@ -36,7 +36,7 @@ type BatchesRow struct {
 }
 
 // batchAPIs are the forms that there are.
-var batchAPIs = [...]string{"openai", "anthropic", "gemini", "mistral"}
+var batchAPIs = [...]string{"openai", "anthropic", "gemini"}
 
 // change changes what the row says of a Batch API. An api of "" says that there is none. The error is about the returned
 // field.

@@ -69,15 +69,12 @@ var byHand = []func(r *rand.Rand) billed{
 			`"cachedContentTokenCount":%d,"candidatesTokenCount":%d,"thoughtsTokenCount":%d}}`, in, cached, out, thoughts), batch,
 			((in-cached)*3_000 + cached*300 + (out+thoughts)*25_000) / 2 * halves}
 	},
-	func(r *rand.Rand) billed { // Mistral Large: $0.50, cached $0.05, $1.50; batch half, as its page says of all models
+	func(r *rand.Rand) billed { // Mistral Large: $0.50, cached $0.05, $1.50
 		in, out := r.Int64N(30_000), r.Int64N(3_000)
-		cached, batch, halves := r.Int64N(in+1), r.IntN(3) == 0, int64(2)
-		if batch {
-			halves = 1
-		}
+		cached := r.Int64N(in + 1)
 		return billed{"mistral", "mistral-large-latest", provider.ChatCompletions, fmt.Sprintf(`{"choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":%d,`+
-			`"completion_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d}}}`, in, out, cached), batch,
-			((in-cached)*5_000 + cached*500 + out*15_000) / 2 * halves}
+			`"completion_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d}}}`, in, out, cached), false,
+			(in-cached)*5_000 + cached*500 + out*15_000}
 	},
 	func(r *rand.Rand) billed { // Grok 4.20: $1.25, cached $0.20, $2.50, reasoning beside the answer; batch $1 and $2
 		in, out, thoughts := r.Int64N(30_000), r.Int64N(3_000), r.Int64N(3_000)

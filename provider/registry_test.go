@@ -340,8 +340,8 @@ func TestARowChangesABatchAPI(t *testing.T) {
 	if got := batches("openai", provider.BatchesRow{API: ptr("")}); got != (provider.BatchAPI{}) {
 		t.Errorf("switched off, it is %+v", got)
 	}
-	own := provider.BatchesRow{API: ptr("mistral"), Bytes: ptr(provider.Count(10)), Window: "2h", OneModel: ptr(true), Source: "https://x"}
-	if got := batches("house", own); got != (provider.BatchAPI{API: "mistral", Bytes: 10, Window: 2 * time.Hour, OneModel: true, Source: "https://x"}) {
+	own := provider.BatchesRow{API: ptr("gemini"), Bytes: ptr(provider.Count(10)), Window: "2h", OneModel: ptr(true), Source: "https://x"}
+	if got := batches("house", own); got != (provider.BatchAPI{API: "gemini", Bytes: 10, Window: 2 * time.Hour, OneModel: true, Source: "https://x"}) {
 		t.Errorf("one's own is %+v", got)
 	}
 }

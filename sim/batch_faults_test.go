@@ -84,9 +84,6 @@ func creators() map[string]func(batchClient) reply {
 		"gemini": func(c batchClient) reply {
 			return c.do("POST", "/v1beta/models/g:batchGenerateContent", `{"batch":{"inputConfig":{"fileName":"`+c.uploadGemini(geminiLines(2))+`"}}}`)
 		},
-		"mistral": func(c batchClient) reply {
-			return c.do("POST", "/v1/batch/jobs", mistralCreate(c.upload(mistralLines(2)).text("id")))
-		},
 	}
 }
 
@@ -98,8 +95,8 @@ func TestBatchesBeyondALimitAreRefused(t *testing.T) {
 		words  string
 	}{
 		{"openai", perHour, `"code":"rate_limit_exceeded"`}, {"anthropic", perHour, `"type":"rate_limit_error"`},
-		{"gemini", perHour, `"status":"RESOURCE_EXHAUSTED"`}, {"mistral", perHour, `"type":"rate_limited"`},
-		{"anthropic", pending, "of 3 batch requests in the processing queue"}, {"mistral", pending, `"type":"rate_limited"`},
+		{"gemini", perHour, `"status":"RESOURCE_EXHAUSTED"`},
+		{"anthropic", pending, "of 3 batch requests in the processing queue"},
 		{"gemini", enqueued, "You exceeded your current quota"},
 	} {
 		bubble(t, func(t *testing.T, _ context.Context) {
@@ -258,8 +255,6 @@ func TestResultsAreLost(t *testing.T) {
 	c.status(http.StatusNotFound, "GET", messageBatches+"/"+m.text("id")+"/results", "", version()...)
 	g := c.ok("GET", "/v1beta/"+c.createGemini(c.uploadGemini(geminiLines(1))).text("name"), "")
 	c.status(http.StatusNotFound, "GET", "/download/v1beta/"+g.text("response", "responsesFile")+":download?alt=media", "")
-	j := c.ok("POST", "/v1/batch/jobs", mistralCreate(c.upload(mistralLines(1)).text("id")))
-	c.status(http.StatusNotFound, "GET", "/v1/files/"+c.ok("GET", "/v1/batch/jobs/"+j.text("id"), "").text("output_file")+"/content", "")
 }
 
 func TestAnswerToACreationIsLost(t *testing.T) {

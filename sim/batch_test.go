@@ -90,7 +90,7 @@ func (o object) number(path ...any) int {
 	return int(n)
 }
 
-// upload hands over a file for OpenAI's or Mistral's API, and returns its object.
+// upload hands over a file for OpenAI's API, and returns its object.
 func (c batchClient) upload(content string) object {
 	c.t.Helper()
 	body, kind := form(c.t, content)

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Batches says how the Batch APIs of OpenAI, Anthropic, Gemini and Mistral behave. The zero value has the documented limits
-// only, and a batch takes a second.
+// Batches says how the Batch APIs of OpenAI, Anthropic and Gemini behave. The zero value has the documented limits only, and a
+// batch takes a second.
 type Batches = simbatch.Config
 
 // batchHost answers the lines of batches as single requests. It charges no limit for them.

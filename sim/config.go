@@ -5,7 +5,7 @@
 // :generateContent, :streamGenerateContent, :embedContent, :batchEmbedContents or :countTokens, GET /v1beta/models, and the
 // same under /v1) under the limits of its [Config]. Its headers, bodies and error texts are those of the real providers.
 // Faults, storms and changes of the limits can be configured. If a request offers tools, the response calls the first one,
-// until a request contains the result of a call. The Batch APIs of the three and of Mistral are included ([Batches]). So are the
+// until a request contains the result of a call. The Batch APIs of OpenAI, Anthropic and Gemini are included ([Batches]). So are the
 // APIs by which OpenAI (GET /v1/organization/projects/proj_sim/rate_limits) and Anthropic (GET /v1/organizations/rate_limits)
 // publish limits. GET /stats returns the counts. A Server is an [http.Handler], and [Server.Transport] reaches it in process,
 // without sockets, also inside a testing/synctest bubble.

@@ -47,8 +47,6 @@ func New(p provider.Provider, to provider.Target, base http.RoundTripper) (API, 
 	case "gemini":
 		c.dialect = provider.Gemini
 		return &gemini{c}, nil
-	case "mistral":
-		return &mistral{openAI{c}}, nil
 	}
 	return nil, fmt.Errorf("%w: %s", ErrNone, p.Name)
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // forms are those that there are.
-var forms = [...]string{"openai", "anthropic", "gemini", "mistral"}
+var forms = [...]string{"openai", "anthropic", "gemini"}
 
 // every makes each call of an API.
 func every(ctx context.Context, api batchapi.API, form string) map[string]error {

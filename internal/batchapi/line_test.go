@@ -91,29 +91,6 @@ func TestLinesOfGemini(t *testing.T) {
 		`{"key":"a","error":"words"}`, `{"key":"a","response":{}`, `[]`, ``, `{"key":"a","response":{}}{}`)
 }
 
-// TestLinesOfMistral: answers, refusals with a status, and errors without one.
-func TestLinesOfMistral(t *testing.T) {
-	api, p := apiOf(t, "mistral", "")
-	const answer = `{"id":"c1","choices":[{"index":0,"message":{"role":"assistant","content":"Paris"},"finish_reason":"stop"}]}`
-	for _, of := range []parsed{
-		{"an answer", `{"id":"r1","custom_id":"a","response":{"status_code":200,"body":` + answer + `},"error":null}`, result("a", 200, "r1"), answer, sluice.OK},
-		{"a refusal", `{"id":"r1","custom_id":"a","response":{"status_code":422,"body":{"object":"error","message":"Invalid","type":"invalid_request_error"}},"error":null}`,
-			result("a", 422, "r1"), `{"object":"error","message":"Invalid","type":"invalid_request_error"}`, sluice.BadRequest},
-		{"a refusal with an error beside it", `{"custom_id":"a","response":{"status_code":503,"request_id":"q","body":{"message":"Service unavailable."}},"error":{"message":"failed"}}`,
-			result("a", 503, "q"), `{"message":"Service unavailable."}`, sluice.Overloaded},
-		{"an error alone", `{"id":"r1","custom_id":"a","response":null,"error":{"message":"Rate limit exceeded","type":"rate_limited","code":"1300"}}`,
-			result("a", 0, "r1"), `{"error":{"message":"Rate limit exceeded","type":"rate_limited","code":"1300"}}`, sluice.RateLimit},
-		{"an error in words", `{"id":"r1","custom_id":"a","response":null,"error":"Internal server error"}`,
-			result("a", 0, "r1"), `{"error":"Internal server error"}`, sluice.ServerError},
-		{"an error beside an answer", `{"id":"r1","custom_id":"a","response":{"status_code":200,"body":{}},"error":{"message":"cut","code":"internal_error"}}`,
-			result("a", 0, "r1"), `{"error":{"message":"cut","code":"internal_error"}}`, sluice.ServerError},
-	} {
-		t.Run(of.name, func(t *testing.T) { of.check(t, api, p) })
-	}
-	senseless(t, api, `{"id":"r1","response":{"status_code":200,"body":{}}}`, `{"custom_id":"a"}`, `{"custom_id":"a","response":7}`,
-		`{"custom_id":"a","response":{"status_code":200,"body":{}`, ``, `null`)
-}
-
 func senseless(t *testing.T, api batchapi.API, lines ...string) {
 	t.Helper()
 	for _, line := range lines {

@@ -55,7 +55,7 @@ func fileName(tag string) string { return tag + ".jsonl" }
 
 // Upload sends a part's file as a form.
 func (o *openAI) Upload(ctx context.Context, p *Part) (string, error) {
-	a, err := o.send(ctx, form("/v1/files", p, "batch"), nil)
+	a, err := o.send(ctx, form(p), nil)
 	if err != nil {
 		return "", o.refused(a, err, nil)
 	}
@@ -70,13 +70,13 @@ func (o *openAI) Upload(ctx context.Context, p *Part) (string, error) {
 }
 
 // form is the call that uploads a part's file. Its parts end at a line that no line of JSON is.
-func form(path string, p *Part, purpose string) call {
+func form(p *Part) call {
 	end := "sluice-" + p.Tag
-	open := fmt.Sprintf("--%s\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\n%s\r\n"+
-		"--%[1]s\r\nContent-Disposition: form-data; name=\"file\"; filename=%[3]q\r\nContent-Type: application/jsonl\r\n\r\n",
-		end, purpose, fileName(p.Tag))
+	open := fmt.Sprintf("--%s\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nbatch\r\n"+
+		"--%[1]s\r\nContent-Disposition: form-data; name=\"file\"; filename=%[2]q\r\nContent-Type: application/jsonl\r\n\r\n",
+		end, fileName(p.Tag))
 	tail := "\r\n--" + end + "--\r\n"
-	c := call{Control: provider.Control{Method: http.MethodPost, Path: path, Type: "multipart/form-data; boundary=" + end,
+	c := call{Control: provider.Control{Method: http.MethodPost, Path: "/v1/files", Type: "multipart/form-data; boundary=" + end,
 		Size: int64(len(open)) + p.Size + int64(len(tail))}}
 	c.Open = func() (io.ReadCloser, error) {
 		f, err := p.Open()

@@ -31,7 +31,7 @@ func (e *ProblemError) Error() string { return e.err.Error() }
 // Unwrap returns the refusal.
 func (e *ProblemError) Unwrap() error { return e.err }
 
-// fault is an error as OpenAI, Mistral and others write it. Its members may have any type.
+// fault is an error as OpenAI and others write it. Its members may have any type.
 type fault struct {
 	Code, Type, Message any
 	Line                any

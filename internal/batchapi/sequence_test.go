@@ -167,20 +167,6 @@ var sequences = []sequenced{
 			{"create_embeddings", "json.batch.inputConfig.fileName", "", "files/f1", "both spellings are one member of protobuf's JSON"},
 		},
 	},
-	{
-		File: "mistral", Provider: "mistral", Version: "/v1", Model: "mistral-small-latest", Endpoint: provider.ChatCompletions,
-		Body: `{"model":"mistral-small-latest","messages":[{"role":"user","content":"hi"}],"stream":true}`,
-		Differ: []difference{
-			{"upload find_file create find get cancel remove", "header.accept", "application/json", "", anyAnswer},
-			{"fetch", "header.accept", "application/octet-stream", "", anyAnswer},
-			{"upload", "form.file.content_type", "application/octet-stream", "application/jsonl", sameType},
-			{"upload", "form.visibility.value", "workspace", "", "it is the default"},
-			{"find_file", "query.include_total", "true", "", "it is the default"},
-			{"find", "query.created_after", "2026-01-01T00:00:00Z", "2025-12-31T23:45:00Z", "clocks may differ by a quarter of an hour"},
-			{"find", "query.created_by_me", "false", "", "it is the default"},
-			{"find", "query.order_by", "-created", "", "it is the default"},
-		},
-	},
 }
 
 var anthropicDiffers = []difference{

@@ -178,7 +178,7 @@ func TestImitatedBatchesThatEndEarly(t *testing.T) {
 					}
 				}
 				want := 5
-				if form == "gemini" || form == "mistral" {
+				if form == "gemini" {
 					want = 0 // what is not answered has no line
 				}
 				if b.State != batchapi.Expired || past != want {
@@ -230,8 +230,8 @@ func TestImitatedTroubles(t *testing.T) {
 				b = ended(t, api, b.ID)
 			}
 			want := batchapi.TooLarge
-			if form == "gemini" || form == "mistral" {
-				want = batchapi.Invalid // their errors have no codes that say so
+			if form == "gemini" {
+				want = batchapi.Invalid // its errors have no codes that say so
 			}
 			if !is && b.Problem == nil || is && refused.Kind != want || !is && b.Problem.Kind != want {
 				t.Errorf("%s: %v %+v", form, err, b.Problem)

@@ -64,7 +64,7 @@ func (o *answersOptions) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.csv, "csv", false, "print CSV with a header")
 	fs.BoolVar(&o.text, "text", false, "print the bare texts, each below a line with its id")
 	fs.StringVar(&o.input, "input", "", "file that was run: answers come in its order, beside its fields")
-	fs.StringVar(&o.format, "format", "", "form of --input: jsonl, text, csv, tsv or parquet (default: by name)")
+	fs.StringVar(&o.format, "format", "", "form of --input: jsonl, text, csv or tsv (default: by name)")
 	fs.StringVarP(&o.output, "output", "o", "", "file to write in place of standard output")
 }
 
@@ -276,9 +276,6 @@ func (p *answerPrinter) inOrderOfInput(form answerForm) error {
 			return &inputFileError{err}
 		}
 		rec, ok, err := p.results.Find(in.ID)
-		if err == nil && !ok {
-			rec, ok, err = p.results.Find(in.Other)
-		}
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,6 @@ type budgetFlags struct {
 	maxCost     float64
 	maxTokens   int
 	deadline    string
-	maxPause    time.Duration
 	maxFailures string
 	priceIn     float64
 	priceOut    float64
@@ -30,7 +29,6 @@ func (f *budgetFlags) register(fs *pflag.FlagSet) {
 	fs.Float64Var(&f.maxCost, "max-cost", 0, "stop before the calls of this run cost more than this, in USD")
 	fs.IntVar(&f.maxTokens, "max-tokens-total", 0, "stop before the calls of this run take more tokens than this, input and output")
 	fs.StringVar(&f.deadline, "deadline", "", "send nothing after this time (such as 2h) or instant (such as 2026-01-31T18:00:00Z)")
-	fs.DurationVar(&f.maxPause, "max-pause", 0, "stop at a pause that is longer, such as 1h (0: wait)")
 	fs.StringVar(&f.maxFailures, "max-failures", "", "stop at so many failed items of this run, or, as in 5%, at more than that part of the finished ones")
 	fs.Float64Var(&f.priceIn, "price-in", 0, "USD per million input tokens (absent: as published)")
 	fs.Float64Var(&f.priceOut, "price-out", 0, "USD per million output tokens (absent: as published)")
@@ -44,12 +42,10 @@ const (
 
 // budget is what the flags say of the budget of a run that begins now.
 func (f *budgetFlags) budget(now time.Time, attempts int) (b batch.Budget, err error) {
-	b = batch.Budget{Cost: f.maxCost, Tokens: f.maxTokens, Pause: f.maxPause, Attempts: attempts}
+	b = batch.Budget{Cost: f.maxCost, Tokens: f.maxTokens, Attempts: attempts}
 	switch set := f.flags.Changed; {
 	case set("max-cost") && !(f.maxCost > 0 && f.maxCost <= mostCost):
 		return b, usageError(fmt.Errorf("--max-cost %v is not a sum to spend", f.maxCost), "say it in USD, such as --max-cost 2.50; leave it out for no bound")
-	case f.maxPause < 0:
-		return b, usageError(fmt.Errorf("--max-pause %s is below zero", f.maxPause), "say how long a pause may be, such as --max-pause 1h")
 	case set("max-tokens-total") && f.maxTokens <= 0:
 		return b, usageError(fmt.Errorf("--max-tokens-total %d is not a number of tokens to use", f.maxTokens), "say how many, such as --max-tokens-total 1000000; leave it out for no bound")
 	}
@@ -146,8 +142,6 @@ func (e *exitError) explainBudget(spent *batch.BudgetError, o *runOptions) {
 		e.hint = fmt.Sprintf("say more, or bound the answers with --max-tokens; what is recorded is kept. Then the same command goes on: %s", o.command())
 	case spent.What == batch.LimitedTime && !isDuration(o.budget.deadline):
 		e.hint = "what is recorded is kept; to go on without a deadline: " + o.commandWithout("--deadline")
-	case spent.What == batch.LimitedPause:
-		e.hint = "what is recorded is kept; after " + spent.Until.Local().Format(time.RFC3339) + " the same command goes on: " + o.command()
 	case spent.What == batch.LimitedFailures:
 		e.hint = "look at why they failed; what is recorded is kept. The same command goes on, and --retry-failed tries those again: " + o.command()
 	default:

@@ -173,9 +173,6 @@ func (d *dryRun) items() string {
 	if d.AlreadyFailed > 0 {
 		text += fmt.Sprintf(", %s failed", group(d.AlreadyFailed))
 	}
-	if d.Invalid > 0 {
-		text += fmt.Sprintf("; %s of those left are wrong, and would be recorded as failed", group(d.Invalid))
-	}
 	if d.Twins > 0 {
 		text += fmt.Sprintf("; %s of those left get the answer to an equal request", group(d.Twins))
 	}

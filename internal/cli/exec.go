@@ -98,7 +98,7 @@ func (o *execOptions) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	fs.SetInterspersed(false) // what follows the command is its own
 	fs.StringVar(&o.cfg.Items.Path, "items", "-", "file of items, one a line or record; - is standard input")
-	fs.StringVar(&o.words.format, "format", "", "form of the items: jsonl, text, csv, tsv or parquet (default: by name)")
+	fs.StringVar(&o.words.format, "format", "", "form of the items: jsonl, text, csv or tsv (default: by name)")
 	fs.StringVar(&o.cfg.Dir, "state", ".sluice-exec", "directory of the run")
 	fs.StringVarP(&o.at.jobs, "jobs", "j", "auto", "how many commands run at once, or auto: as many as help")
 	fs.IntVar(&o.at.rpm, "rpm", 0, "start at most so many commands a minute (0: no limit)")

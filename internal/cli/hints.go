@@ -97,7 +97,7 @@ func (e *exitError) explainRun(err error, again, elsewhere string) bool {
 
 // mend says what can be done about a wrong line.
 func (o *runOptions) mend() string {
-	hint := "mend the line, or record lines like it as failed with --skip-invalid"
+	hint := "correct the line"
 	if o.rows.format == "" && strings.Contains(filepath.Base(o.input), ".txt") {
 		hint += "; --format text takes all lines for plain text"
 	}

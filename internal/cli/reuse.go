@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -12,30 +10,20 @@ import (
 
 // reuseFlags say which calls are spared.
 type reuseFlags struct {
-	dedupe      bool
-	cache       string
-	cacheMaxAge time.Duration
-	warmUp      bool
+	dedupe bool
+	cache  string
+	warmUp bool
 }
 
 func (f *reuseFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.dedupe, "dedupe", false, "call equal requests once, and give all of them the same answer")
 	fs.StringVar(&f.cache, "cache", "", "keep good answers in this directory, and call nobody for what is there")
-	fs.DurationVar(&f.cacheMaxAge, "cache-max-age", 0, "call again for answers in the cache that are older (0: never)")
 	fs.BoolVar(&f.warmUp, "warm-up", false, "of prompts that begin alike, let the first go alone, so that the provider keeps that beginning for the others")
 }
 
 // fill sets what the flags say.
-func (f *reuseFlags) fill(cfg *batch.Config) error {
-	switch {
-	case f.cacheMaxAge < 0:
-		return usageError(errors.New("--cache-max-age is negative"), "give an age such as --cache-max-age 168h")
-	case f.cacheMaxAge > 0 && f.cache == "":
-		return usageError(errors.New("--cache-max-age is for a cache, and there is none"), "add --cache DIR")
-	}
-	cfg.Dedupe, cfg.Cache, cfg.CacheMaxAge = f.dedupe, f.cache, f.cacheMaxAge
-	cfg.WarmUp = f.warmUp
-	return nil
+func (f *reuseFlags) fill(cfg *batch.Config) {
+	cfg.Dedupe, cfg.Cache, cfg.WarmUp = f.dedupe, f.cache, f.warmUp
 }
 
 // printReuse writes which calls were spared, if any was.

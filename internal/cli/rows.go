@@ -16,16 +16,14 @@ type rowFlags struct {
 	format   string
 	template string
 	limit    int
-	metadata []string
 	dryRun   bool
 }
 
 func (f *rowFlags) register(fs *pflag.FlagSet) {
 	f.flags = fs
-	fs.StringVar(&f.format, "format", "", "form of the input: jsonl, text, csv, tsv or parquet (default: by name)")
+	fs.StringVar(&f.format, "format", "", "form of the input: jsonl, text, csv or tsv (default: by name)")
 	fs.StringVar(&f.template, "template", "", "file of a template that makes the prompt of each row of its fields, such as {{.question}}")
 	fs.IntVar(&f.limit, "limit", 0, "only the first so many rows (0: all)")
-	fs.StringSliceVar(&f.metadata, "metadata", nil, "keep fields with the result, send others (default: unknown ones)")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "say what is left to do, what it may cost and how long it takes, and send nothing")
 }
 
@@ -41,9 +39,6 @@ func (f *rowFlags) fill(cfg *batch.Config) error {
 		return usageError(fmt.Errorf("--limit %d is below one", f.limit), "leave --limit out to have all rows")
 	}
 	cfg.Limit = f.limit
-	if f.flags.Changed("metadata") {
-		cfg.Metadata = append([]string{}, f.metadata...) // empty, not nil: every field is sent
-	}
 	if err := cfg.Format.UnmarshalText([]byte(f.format)); err != nil || f.template == "" {
 		return err
 	}

@@ -41,7 +41,6 @@ type runOptions struct {
 	maxTokens   int
 	set         []string
 	checks      checkFlags
-	skipInvalid bool
 	ignorePause bool
 	retryFailed bool
 	changed     string
@@ -112,7 +111,6 @@ func (o *runOptions) register(fs *pflag.FlagSet) {
 	fs.IntVar(&o.maxTokens, "max-tokens", 0, "most output tokens of prompts and plain text (0: the provider's default)")
 	fs.StringArrayVar(&o.set, "set", nil, "field to set in requests of prompts and plain text, as name=json; dots in the name lead into objects (repeatable)")
 	o.checks.register(fs)
-	fs.BoolVar(&o.skipInvalid, "skip-invalid", false, "record wrong lines as failed in place of refusing the input")
 	fs.BoolVar(&o.ignorePause, "ignore-pause", false, "ignore learned limits and pauses of earlier runs")
 	fs.BoolVar(&o.retryFailed, "retry-failed", false, "try the failed items of OUT again")
 	fs.StringVar(&o.changed, "changed", "", "what to do with items whose request changed since: redo or keep (absent: refuse)")
@@ -194,7 +192,7 @@ func (o *runOptions) config() (batch.Config, error) {
 	}
 	cfg = batch.Config{
 		Input: o.input, Output: o.output, BaseURL: o.account.baseURL, Timeout: o.timeout, Model: o.account.model,
-		MaxTokens: o.maxTokens, SkipInvalid: o.skipInvalid, RetryFailed: o.retryFailed,
+		MaxTokens: o.maxTokens, RetryFailed: o.retryFailed,
 	}
 	if cfg.Budget, err = o.budget.budget(time.Now(), o.attempts); err != nil {
 		return cfg, err
@@ -205,7 +203,8 @@ func (o *runOptions) config() (batch.Config, error) {
 	if cfg.Set, err = o.settings(); err != nil {
 		return cfg, err
 	}
-	for _, fill := range []func(*batch.Config) error{o.rows.fill, o.checks.fill, o.reuse.fill, o.via.fill} {
+	o.reuse.fill(&cfg)
+	for _, fill := range []func(*batch.Config) error{o.rows.fill, o.checks.fill, o.via.fill} {
 		if err := fill(&cfg); err != nil {
 			return cfg, err
 		}

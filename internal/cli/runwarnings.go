@@ -103,7 +103,7 @@ func (r *batchRun) leftOut(l provider.Exclusion) {
 // noteFields tells which fields of rows are sent and which are kept, if there are any beside the prompt's own.
 func noteFields(s *streams, fields batch.PromptFields) {
 	if len(fields.Sent)+len(fields.Kept) > 0 {
-		s.errorf("sluice: sends %s; keeps %s as metadata (--metadata NAMES)\n", namesOf(fields.Sent), namesOf(fields.Kept))
+		s.errorf("sluice: sends %s; keeps %s as metadata\n", namesOf(fields.Sent), namesOf(fields.Kept))
 	}
 }
 

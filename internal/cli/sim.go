@@ -45,7 +45,7 @@ func newSim(s *streams) *cobra.Command {
 
 Gemini's tokens per minute count the input alone: choose them by --rate-limit itpm=N. The paths tell the APIs apart.
 The limits hold for all models and APIs together, which most providers have for each model.
-Their Batch APIs and Mistral's are there as well, which the limits on calls do not touch: see the flags --batch-*.
+The Batch APIs of the first three are there as well, which the limits on calls do not touch: see the flags --batch-*.
 The address is printed on standard output. GET /stats tells what was called. An interrupt ends it.`,
 		Example: `  sluice sim --rpm 500 --tpm 30000
   sluice sim --listen 127.0.0.1:8080 --concurrent 8 --retry-after none
@@ -112,7 +112,7 @@ func (o *simOptions) registerBatches(fs *pflag.FlagSet) {
 	fs.IntVar(&b.MaxRequests, "batch-requests", 0, "requests that a batch may hold (0: as the provider)")
 	fs.IntVar(&b.MaxBytes, "batch-bytes", 0, "bytes that a batch may have (0: as the provider)")
 	fs.IntVar(&b.EnqueuedTokens, "batch-tokens", 0, "tokens of a model that may be enqueued in batches (0: no limit)")
-	fs.IntVar(&b.Pending, "batch-pending", 0, "requests that may wait in batches, of Anthropic and Mistral (0: no limit)")
+	fs.IntVar(&b.Pending, "batch-pending", 0, "requests that may wait in batches, of Anthropic (0: no limit)")
 	fs.IntVar(&b.PerHour, "batch-per-hour", 0, "batches in an hour (0: no limit)")
 	o.share(fs, &b.Fail, "batch-fail", "share of lines that fail: a third each by 400, 429 and 500")
 	fs.IntVar(&b.ExpireEvery, "batch-expire-every", 0, "every so many-th batch expires, half done (0: none)")

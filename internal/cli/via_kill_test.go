@@ -26,14 +26,13 @@ type viaForm struct {
 
 // viaForms are all forms.
 func viaForms() []viaForm {
-	const chat = `{"custom_id":"p%d","method":"POST","url":"/v1/chat/completions","body":{"model":"sim-small","messages":[{"role":"user","content":"Prompt number %d"}]}}`
 	return []viaForm{
-		{"openai", "/v1", "OPENAI_API_KEY", chat},
+		{"openai", "/v1", "OPENAI_API_KEY", `{"custom_id":"p%d","method":"POST","url":"/v1/chat/completions",` +
+			`"body":{"model":"sim-small","messages":[{"role":"user","content":"Prompt number %d"}]}}`},
 		{"anthropic", "", "ANTHROPIC_API_KEY", `{"custom_id":"p%d","method":"POST","url":"/v1/messages","body":{"model":"claude-haiku-4-5",` +
 			`"max_tokens":20,"messages":[{"role":"user","content":"Prompt number %d"}]}}`},
 		{"gemini", "/v1beta", "GEMINI_API_KEY", `{"custom_id":"p%d","method":"POST","url":"/v1beta/models/gemini-2.5-flash:generateContent",` +
 			`"body":{"contents":[{"role":"user","parts":[{"text":"Prompt number %d"}]}]}}`},
-		{"mistral", "/v1", "MISTRAL_API_KEY", chat},
 	}
 }
 
@@ -195,7 +194,7 @@ func (v *viaBench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // viaCall names a call.
 func viaCall(r *http.Request) string {
 	path, post := r.URL.Path, r.Method == http.MethodPost
-	listed := strings.HasSuffix(path, "/batches") || strings.HasSuffix(path, "/batch/jobs")
+	listed := strings.HasSuffix(path, "/batches")
 	switch {
 	case strings.HasSuffix(path, "/content"), strings.HasSuffix(path, "/results"), strings.HasSuffix(path, ":download"):
 		return "fetch"
@@ -208,7 +207,7 @@ func viaCall(r *http.Request) string {
 		return "create"
 	case listed:
 		return "find"
-	case strings.Contains(path, "/batches/"), strings.Contains(path, "/batch/jobs/"):
+	case strings.Contains(path, "/batches/"):
 		return "look"
 	}
 	return "other"

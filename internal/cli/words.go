@@ -22,7 +22,7 @@ func wordsOf(flag string) []string {
 	case "changed":
 		return []string{"redo", "keep"}
 	case "format":
-		return []string{"jsonl", "text", "csv", "tsv", "parquet"}
+		return []string{"jsonl", "text", "csv", "tsv"}
 	case "via":
 		return []string{batch.ViaLive.String(), batch.ViaBatchAPI.String(), batch.ViaAuto.String()}
 	case "prefer":

@@ -88,6 +88,7 @@ func (r *Row) element(raw, memory []byte) []byte {
 		return memory
 	case raw[0] != '{':
 		r.Bad = &Problem{Text: clip(string(raw)) + " is neither an object nor a text"}
+		return memory
 	}
 	r.Bytes = jsonscan.AppendCompact(memory[:0], raw)
 	return r.Bytes

@@ -16,7 +16,7 @@ import (
 )
 
 func TestItemsOfAnArrayAreRows(t *testing.T) {
-	want := []string{`{"a":1,"b":[1,2]}`, `text, "quoted"`, `{"c":"]"}`, "[1]: [1] is neither an object nor a text", ": the text is empty"}
+	want := []string{`{"a":1,"b":[1,2]}`, `text, "quoted"`, `{"c":"]"}`, ": [1] is neither an object nor a text", ": the text is empty"}
 	items := []string{"{\"a\": 1,\n\"b\":\t[1, 2]}", `"text, \"quoted\""`, `{"c":"]"}`, "[1]", `""`}
 	for name, text := range map[string]string{
 		"pretty-printed":       "\n[\n  " + strings.Join(items, ",\n  ") + "\n]\n\n",

@@ -58,24 +58,6 @@ func (f *File) unpack() error {
 		return err
 	}
 	f.size = f.info.Size()
-	if err := f.become(inner); err != nil {
-		return err
-	}
-	if f.cfg.Format != FormatParquet {
-		if isParquet(f.file) {
-			return &Error{Path: f.path, Line: 1, Problem: "this is a Parquet file", Hint: "name it FILE.parquet, or pass --format parquet"}
-		}
-		return nil
-	}
-	if inner, err = unpackParquet(f.path, f.file, f.size, f.cfg.Columns); err != nil {
-		return err
-	}
-	f.cfg.Format = FormatLines
-	return f.become(inner)
-}
-
-// become has the rows read from what was unpacked.
-func (f *File) become(inner *os.File) (err error) {
 	if inner == f.file {
 		return nil
 	}
@@ -115,7 +97,7 @@ func (f *File) Changed() bool {
 // Close closes the file.
 func (f *File) Close() {
 	if f.spooled {
-		dropSpool(f.file)
+		drop(f.file)
 	} else {
 		f.file.Close()
 	}
@@ -164,7 +146,7 @@ func (r *Reader) at(offset int64, number int) (Row, error) {
 	if err := r.readLine(offset); err != nil {
 		return Row{}, err
 	}
-	if len(r.buf) > MaxBytes { // without its bytes, as when it was read first: its hash is of none
+	if len(r.buf) > MaxBytes {
 		again.Bad = tooLong()
 		return again, nil
 	}

@@ -11,23 +11,22 @@ type Format uint8
 
 // Formats.
 const (
-	FormatByName  Format = iota // FormatCSV for .csv, FormatTSV for .tsv, FormatParquet for .parquet, with .gz behind it or not; else FormatLines
-	FormatLines                 // lines, each recognised by itself, or the items of a JSON array
-	FormatText                  // lines of plain text, whatever they begin with
-	FormatCSV                   // a table: the first line names its columns
-	FormatTSV                   // a table whose columns are parted by tabs
-	FormatParquet               // a table of Parquet, of a file only
+	FormatByName Format = iota // FormatCSV for .csv, FormatTSV for .tsv, with .gz behind it or not; else FormatLines
+	FormatLines                // lines, each recognised by itself, or the items of a JSON array
+	FormatText                 // lines of plain text, whatever they begin with
+	FormatCSV                  // a table: the first line names its columns
+	FormatTSV                  // a table whose columns are parted by tabs
 )
 
-// UnmarshalText reads jsonl, text, csv, tsv or parquet; nothing is by name.
+// UnmarshalText reads jsonl, text, csv or tsv; nothing is by name.
 func (f *Format) UnmarshalText(b []byte) error {
-	for i, name := range [...]string{"", "jsonl", "text", "csv", "tsv", "parquet"} {
+	for i, name := range [...]string{"", "jsonl", "text", "csv", "tsv"} {
 		if name == string(b) {
 			*f = Format(i)
 			return nil
 		}
 	}
-	return fmt.Errorf("format %q: want jsonl, text, csv, tsv or parquet", b)
+	return fmt.Errorf("format %q: want jsonl, text, csv or tsv", b)
 }
 
 // Of returns the format of an input of that name, which is f unless that is FormatByName.
@@ -40,8 +39,6 @@ func (f Format) Of(path string) Format {
 		return FormatCSV
 	case ".tsv":
 		return FormatTSV
-	case ".parquet":
-		return FormatParquet
 	}
 	return FormatLines
 }
@@ -52,4 +49,4 @@ func extension(path string) string {
 }
 
 // Table says whether it is that of a table, of which every row has the same fields.
-func (f Format) Table() bool { return f == FormatCSV || f == FormatTSV || f == FormatParquet }
+func (f Format) Table() bool { return f == FormatCSV || f == FormatTSV }

@@ -28,7 +28,7 @@ type Row struct {
 	work.Line
 	Source int      // the line of an item of an array, or unknownLine; 0: the row is not of an array
 	Text   bool     // it is plain text, whatever it begins with
-	Bad    *Problem // why it is no row; its bytes, if there are any, are what tells it from others
+	Bad    *Problem // why it cannot be used
 }
 
 // unknownLine is the Source of an item that was read by its offset.
@@ -73,7 +73,7 @@ func (p *Problem) At(path string, line int) *Error {
 // Error is a line of an input, or an item of a JSON array, that cannot be used.
 type Error struct {
 	Path    string // "-" is standard input
-	Line    int    // 0: unknown, or the input is wrong as a whole
+	Line    int    // 0: unknown, of an item of an array
 	Item    int    // its place in a JSON array; 0: the input is not one
 	Problem string
 	Hint    string // what to do about it; may be empty
@@ -81,9 +81,6 @@ type Error struct {
 
 // Error names the line, the item and the problem.
 func (e *Error) Error() string {
-	if e.Line <= 0 && e.Item == 0 {
-		return spoken(e.Path) + ": " + e.Problem
-	}
 	return fmt.Sprintf("%s %s: %s", spoken(e.Path), placeOf(e.Line, e.Item), e.Problem)
 }
 
@@ -105,9 +102,8 @@ type Config struct {
 	Columns func(names []string) *Problem
 }
 
-// Lines gives the lines of r that have something on them, without the mark of a beginning and the end of a line that other
-// systems write. One that is too long comes as a bad row without its bytes. A row is valid until the next. An error is the
-// last.
+// Lines gives the lines of r that have something on them, without the end of a line that other systems write. One that is
+// too long comes as a bad row without its bytes. A row is valid until the next. An error is the last.
 func Lines(r *work.LineReader) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		for {
@@ -132,10 +128,6 @@ func Lines(r *work.LineReader) iter.Seq2[Row, error] {
 
 // part gives the rows of a text that have something on them. An error is the last; one that is about a line is an *Error.
 func part(r io.Reader, path string, cfg Config, yield func(Row, error) bool) {
-	if cfg.Format == FormatParquet {
-		yield(Row{}, &Error{Path: path, Line: 1, Problem: "Parquet is read from a file only", Hint: "save the input to a file, and name that"})
-		return
-	}
 	if !cfg.Format.Table() {
 		text := bufio.NewReaderSize(r, tableBuffer)
 		if cfg.Format != FormatText && startsArray(path, text) {
@@ -171,11 +163,8 @@ func each(next func() (Row, error), yield func(Row, error) bool) {
 	}
 }
 
-// clean strips what is no part of a line's text, and says whether anything is left.
+// clean strips the end of a line that other systems write, and reports whether the line has any text.
 func clean(line *work.Line) bool {
-	if line.Number == 1 {
-		line.Bytes = bytes.TrimPrefix(line.Bytes, []byte(mark))
-	}
 	line.Bytes = bytes.TrimSuffix(line.Bytes, []byte("\r"))
 	return len(bytes.TrimSpace(line.Bytes)) > 0
 }

@@ -116,7 +116,7 @@ func TestLinesAreWhatStandsOnThem(t *testing.T) {
 
 func TestFormatsByName(t *testing.T) {
 	for path, want := range map[string]rows.Format{
-		"a.csv": rows.FormatCSV, "a.parquet": rows.FormatParquet, "a.TSV": rows.FormatTSV, "a.csv.gz": rows.FormatCSV, "a.tsv.GZ": rows.FormatTSV, "csv": rows.FormatLines,
+		"a.csv": rows.FormatCSV, "a.TSV": rows.FormatTSV, "a.csv.gz": rows.FormatCSV, "a.tsv.GZ": rows.FormatTSV, "csv": rows.FormatLines,
 		"a.jsonl": rows.FormatLines, "a.csv.txt": rows.FormatLines, "-": rows.FormatLines, "a.gz": rows.FormatLines,
 	} {
 		if got := rows.FormatByName.Of(path); got != want {
@@ -126,14 +126,14 @@ func TestFormatsByName(t *testing.T) {
 	if got := rows.FormatText.Of("a.csv"); got != rows.FormatText {
 		t.Errorf("what is said is overruled by a name: %d", got)
 	}
-	for i, name := range []string{"", "jsonl", "text", "csv", "tsv", "parquet"} {
+	for i, name := range []string{"", "jsonl", "text", "csv", "tsv"} {
 		var f rows.Format
 		if err := f.UnmarshalText([]byte(name)); err != nil || f != rows.Format(i) {
 			t.Errorf("%q is %d, %v", name, f, err)
 		}
 	}
 	var f rows.Format
-	if err := f.UnmarshalText([]byte("xls")); err == nil || err.Error() != `format "xls": want jsonl, text, csv, tsv or parquet` {
+	if err := f.UnmarshalText([]byte("xls")); err == nil || err.Error() != `format "xls": want jsonl, text, csv or tsv` {
 		t.Error(err)
 	}
 }

@@ -95,14 +95,9 @@ func (t *table) record() (fields []string, offset int64, line int, err error) {
 		return nil, 0, 0, e
 	}
 	if errors.Is(err, errLongRecord) {
-		return nil, 0, 0, t.wrong(t.after, tooLong().Text+": is a quote never closed?", "")
+		return nil, 0, 0, &Error{Path: t.path, Line: t.after, Problem: tooLong().Text + ": is a quote never closed?"}
 	}
 	return nil, 0, 0, err
-}
-
-// wrong is an error of a line from which on the table cannot be read.
-func (t *table) wrong(line int, text, hint string) *Error {
-	return (&Problem{Text: text, Hint: hint}).At(t.path, line)
 }
 
 // header reads the names of the columns. check says what is wrong with them beyond that; nil is nothing.
@@ -113,7 +108,7 @@ func (t *table) header(check func(names []string) *Problem) error {
 	}
 	fields, _, line, err := t.record()
 	if err == io.EOF {
-		return t.wrong(1, "no header: the table is empty", "its first line names the columns, such as custom_id,prompt")
+		return &Error{Path: t.path, Line: 1, Problem: "no header: the table is empty", Hint: "its first line names the columns, such as custom_id,prompt"}
 	}
 	if err != nil {
 		return err
@@ -121,7 +116,7 @@ func (t *table) header(check func(names []string) *Problem) error {
 	for i, name := range fields {
 		fields[i] = strings.TrimSpace(name)
 		if strings.Contains(fields[i], "\r") { // the whole table would be its header
-			return t.wrong(line, "the lines end in carriage returns alone", "save the table with line feeds, as CSV (UTF-8)")
+			return &Error{Path: t.path, Line: line, Problem: "the lines end in carriage returns only", Hint: "save the table with line feeds, as CSV (UTF-8)"}
 		}
 	}
 	if bad := columnNames(fields); bad != nil {
@@ -150,7 +145,7 @@ func columnNames(names []string) *Problem {
 		case name == "":
 			return &Problem{Text: fmt.Sprintf("column %d has no name", i+1), Hint: "name it, or leave the column out (pandas: index=False)"}
 		case known[name]:
-			return &Problem{Text: "two columns are named " + quoted(name), Hint: "rename one of them"}
+			return &Problem{Text: "two columns are named " + clip(fmt.Sprintf("%q", name)), Hint: "rename one of them"}
 		}
 		known[name] = true
 	}
@@ -165,30 +160,29 @@ func (t *table) next() (Row, error) {
 		return Row{}, err
 	}
 	r := Row{Line: work.Line{Number: line, Offset: offset}}
+	switch size := t.base + t.csv.InputOffset() - offset; {
+	case size > MaxBytes:
+		r.Bad = tooLong()
+		return r, nil
+	case len(fields) != len(t.keys):
+		r.Bad = ragged(len(fields), len(t.keys))
+		return r, nil
+	}
 	if cap(t.b) > 1<<20 {
 		t.b = nil // after a very long record
 	}
-	t.b = append(t.b[:0], '{')
-	if len(fields) != len(t.keys) {
-		r.Bad = ragged(len(fields), len(t.keys))
-	}
+	t.b = t.b[:0]
 	for i, field := range fields {
-		if i > 0 {
-			t.b = append(t.b, ',')
-		}
-		if r.Bad == nil {
-			t.b = append(t.b, t.keys[i]...)
-		}
-		if !utf8.ValidString(field) && r.Bad == nil {
+		if !utf8.ValidString(field) {
 			r.Bad = &Problem{Text: fmt.Sprintf("%s is not valid UTF-8", clip(t.names[i])), Hint: "save the table as UTF-8"}
+			return r, nil
 		}
+		t.b = append(append(t.b, ','), t.keys[i]...)
 		t.b = jsonscan.AppendString(t.b, field)
 	}
+	t.b[0] = '{'
 	t.b = append(t.b, '}')
 	r.Bytes = t.b
-	if size := t.base + t.csv.InputOffset() - offset; size > MaxBytes {
-		r.Bad = tooLong()
-	}
 	return r, nil
 }
 
@@ -203,7 +197,5 @@ func ragged(has, want int) *Problem {
 	}
 }
 
-// quoted is how a name of a column is called in messages, and clip how much of it.
-func quoted(name string) string { return clip(fmt.Sprintf("%q", name)) }
-
+// clip shortens a name for a message.
 func clip(name string) string { return prose.Clip(name, 60) }

@@ -53,7 +53,7 @@ func TestTablesThatAreWrong(t *testing.T) {
 		"\n\n":                          " line 1: no header: the table is empty",
 		"\na,b\n":                       " line 2: no b is wanted in a b",
 		"prompt,prompt\na,b\n":          ` line 1: two columns are named "prompt"`,
-		"prompt,a\rx,1\ry,2\r":          " line 1: the lines end in carriage returns alone",
+		"prompt,a\rx,1\ry,2\r":          " line 1: the lines end in carriage returns only",
 		",prompt\n1,b\n":                " line 1: column 1 has no name",
 		"\nprompt,a\xff\n1,b\n":         " line 2: the name of column 2 is not valid UTF-8",
 		"prompt,a\nx,1\ny\"\",2\n":      ` line 3: bare " in non-quoted-field (at column 2)`,

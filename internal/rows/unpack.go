@@ -108,7 +108,7 @@ func (u *unpacked) damage(err error) error {
 	return &DamagedError{Path: u.path, Offset: u.from.n, Err: err}
 }
 
-// unpackFile returns the file, or one of what it holds if it is compressed, which dropSpool removes.
+// unpackFile returns the file, or one of what it holds if it is compressed, which drop removes.
 func unpackFile(file *os.File) (*os.File, error) {
 	path := file.Name()
 	head := make([]byte, len(gzipMagic))
@@ -127,29 +127,20 @@ func unpackFile(file *os.File) (*os.File, error) {
 
 // spool copies what a compressed input holds into a file that nobody else can open and that goes with the process.
 func spool(u *unpacked) (*os.File, error) {
-	tmp, err := newSpool(u.path)
-	if err != nil {
-		return nil, err
-	}
-	if err := u.copyTo(tmp); err != nil {
-		dropSpool(tmp)
-		return nil, err
-	}
-	return tmp, nil
-}
-
-// newSpool creates such a file for what the input at path holds.
-func newSpool(path string) (*os.File, error) {
 	tmp, err := os.CreateTemp("", "sluice-input-*") // for its owner alone
 	if err != nil {
-		return nil, &UnpackError{Path: path, Dir: os.TempDir(), Err: err}
+		return nil, &UnpackError{Path: u.path, Dir: os.TempDir(), Err: err}
 	}
-	_ = os.Remove(tmp.Name()) // where the system takes no open file away, dropSpool does
+	_ = os.Remove(tmp.Name()) // where the system takes no open file away, drop does
+	if err := u.copyTo(tmp); err != nil {
+		drop(tmp)
+		return nil, err
+	}
 	return tmp, nil
 }
 
-// dropSpool closes the file and makes sure that it is gone.
-func dropSpool(tmp *os.File) {
+// drop closes the file and makes sure that it is gone.
+func drop(tmp *os.File) {
 	tmp.Close()
 	_ = os.Remove(tmp.Name())
 }

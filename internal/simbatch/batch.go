@@ -36,7 +36,7 @@ type batch struct {
 type asked struct {
 	endpoint string          // path
 	model    string          // ""; the lines name it
-	input    []string        // ids of files
+	input    string          // id of a file
 	metadata json.RawMessage // of Gemini: the display name
 }
 
@@ -140,7 +140,7 @@ func (h *Handler) create(r *request) reply {
 		}
 		h.stats.Refused[short.why]++
 	}
-	b.id = h.newID(r.api, t.batchID)
+	b.id = h.newID(t.batchID)
 	b.output = h.newResult(b, false)
 	if !t.one {
 		b.errors = h.newResult(b, true)
@@ -178,18 +178,16 @@ func readMembers(s *jsonscan.Scanner, names []string) [][]byte {
 	return values
 }
 
-// read reads a file of Gemini's or Mistral's requests: https://ai.google.dev/gemini-api/docs/batch-api#input-file and
-// https://docs.mistral.ai/capabilities/batch#prepare-your-batch
-func (b *batch) read(data []byte, id, body string) {
-	before := len(b.lines)
-	readLines(data, []string{id, body}, func(number int, values [][]byte, ok bool) {
+// read reads a file of Gemini's requests: https://ai.google.dev/gemini-api/docs/batch-api#input-file
+func (b *batch) read(data []byte) {
+	readLines(data, []string{"key", "request"}, func(number int, values [][]byte, ok bool) {
 		l := line{id: text(values[0]), body: values[1]}
 		if !ok || !isObject(l.body) {
 			b.problems = append(b.problems, lineProblem{Message: fmt.Sprintf("Line %d of the input file is not a valid request.", number)})
 		}
 		b.lines = append(b.lines, l)
 	})
-	if len(b.lines) == before {
+	if len(b.lines) == 0 {
 		b.problems = append(b.problems, lineProblem{Message: "The input file is empty."})
 	}
 }

@@ -17,12 +17,12 @@ type Config struct {
 	Latency time.Duration
 
 	// MaxRequests and MaxBytes limit one batch. Zero: the documented limits, which are 50,000 requests and 200 MiB (OpenAI),
-	// 100,000 and 256 MiB (Anthropic), 2 GiB (Gemini), 1,000,000 requests and 512 MiB (Mistral).
+	// 100,000 and 256 MiB (Anthropic), 2 GiB (Gemini).
 	MaxRequests, MaxBytes int
 	// EnqueuedTokens limits the tokens of a model in unfinished batches, counted as at admission. OpenAI accepts a batch
-	// beyond it and fails it, Gemini and Mistral reject it, and Anthropic has no such limit. Zero: no limit.
+	// beyond it and fails it, Gemini rejects it, and Anthropic has no such limit. Zero: no limit.
 	EnqueuedTokens int
-	// Pending limits the requests in unfinished batches. Anthropic and Mistral reject a batch beyond it. Zero: no limit.
+	// Pending limits the requests in unfinished batches. Anthropic rejects a batch beyond it. Zero: no limit.
 	Pending int
 	// PerHour limits the batches created in an hour. Zero: no limit.
 	PerHour int

@@ -29,7 +29,7 @@ type file struct {
 
 // newResult adds a result file.
 func (h *Handler) newResult(b *batch, failures bool) *file {
-	f := &file{api: b.api, id: h.newID(b.api, b.api.traits().fileID), batch: b, failures: failures}
+	f := &file{api: b.api, id: h.newID(b.api.traits().fileID), batch: b, purpose: "batch_output", failures: failures}
 	h.files = append(h.files, f)
 	return f
 }
@@ -120,7 +120,7 @@ func (h *Handler) download(f *file, kind string) reply {
 // findFile returns the file of an API with that id, or nil.
 func (h *Handler) findFile(a api, id string) *file {
 	for _, f := range h.files {
-		if f.id == id && f.api.traits().files == a.traits().files {
+		if f.id == id && f.api == a {
 			return f
 		}
 	}
@@ -167,8 +167,8 @@ func (h *Handler) listedFiles(r *request) []*file {
 		if f.batch != nil {
 			f.created = f.batch.ended()
 		}
-		if f.api.traits().files == r.api.traits().files && h.readable(f, r.now) && r.now.Sub(f.created) >= h.config.ListDelay &&
-			(purpose == "" || purpose == filePurpose(f)) && (f.batch == nil || r.api == api(openai{})) {
+		if f.api == r.api && h.readable(f, r.now) && r.now.Sub(f.created) >= h.config.ListDelay &&
+			(purpose == "" || purpose == f.purpose) && (f.batch == nil || r.api == api(openai{})) {
 			list = append(list, f)
 		}
 	}
@@ -188,7 +188,7 @@ func (h *Handler) upload(r *request) reply {
 	if f.purpose == "" {
 		return h.refuse(r, missingParameter("purpose"))
 	}
-	f.id, f.created = h.newID(r.api, r.api.traits().fileID), r.now
+	f.id, f.created = h.newID(r.api.traits().fileID), r.now
 	h.files = append(h.files, f)
 	h.stats.Files++
 	out := answer(r.api.file(h, f, r))

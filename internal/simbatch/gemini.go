@@ -83,8 +83,8 @@ func (g gemini) create(h *Handler, r *request, b *batch) *problem {
 		if f == nil {
 			return g.missing(r, "")
 		}
-		b.asked.input = []string{name}
-		b.read(f.data, "key", "request")
+		b.asked.input = name
+		b.read(f.data)
 	}
 	for _, one := range from.Inline.Requests {
 		b.lines = append(b.lines, line{id: string(one.Metadata), body: one.Request})
@@ -127,8 +127,8 @@ func (g gemini) object(h *Handler, b *batch, r *request) object {
 	}
 	about := object{"@type": geminiTypes + "GenerateContentBatch", "model": "models/" + b.asked.model, "displayName": string(b.asked.metadata),
 		"createTime": rfc3339(b.created), "updateTime": rfc3339(b.created), "batchStats": stats, "state": "BATCH_STATE_RUNNING", "name": name}
-	if len(b.asked.input) > 0 {
-		about["inputConfig"] = object{"fileName": b.asked.input[0]}
+	if b.asked.input != "" {
+		about["inputConfig"] = object{"fileName": b.asked.input}
 	}
 	out := object{"name": name, "metadata": about}
 	switch b.phase(r.now) {
@@ -160,7 +160,7 @@ func (gemini) failure(b *batch) object {
 
 // output is https://ai.google.dev/api/batch-api#GenerateContentBatchOutput: a file if the requests were in one.
 func (g gemini) output(h *Handler, b *batch) object {
-	if len(b.asked.input) > 0 {
+	if b.asked.input != "" {
 		return object{"responsesFile": "files/" + b.output.id}
 	}
 	list := []object{}
@@ -269,7 +269,7 @@ func (h *Handler) startUpload(r *request) reply {
 	}
 	json.Unmarshal(r.body, &ask) // a body is optional
 	h.stats.Calls["upload"]++
-	f := &file{api: r.api, id: h.newID(r.api, ""), name: cmp.Or(ask.File.Name, ask.File.Name2), begun: true,
+	f := &file{api: r.api, id: h.newID(""), name: cmp.Or(ask.File.Name, ask.File.Name2), begun: true,
 		mime: cmp.Or(r.Header.Get("X-Goog-Upload-Header-Content-Type"), ask.File.Mime, "application/jsonl")}
 	h.files = append(h.files, f)
 	return reply{status: http.StatusOK, header: http.Header{"X-Goog-Upload-Status": {"active"},

@@ -1,4 +1,4 @@
-// Package simbatch simulates the Batch APIs of OpenAI, Anthropic, Gemini and Mistral: requests that are submitted together, run
+// Package simbatch simulates the Batch APIs of OpenAI, Anthropic and Gemini: requests that are submitted together, run
 // later at a lower price, and whose results are fetched as a file.
 package simbatch
 
@@ -34,9 +34,7 @@ type Host interface {
 	Hint(path string, header http.Header, wait time.Duration)
 }
 
-// Handler serves the Batch APIs. It is safe for concurrent use.
-//
-// The path tells the APIs apart, but OpenAI and Mistral share /v1/files: a file there has the members of both.
+// Handler serves the Batch APIs, which the path tells apart. It is safe for concurrent use.
 type Handler struct {
 	config  Config
 	seed    uint64
@@ -89,7 +87,7 @@ type api interface {
 // object is a JSON object of a response.
 type object = map[string]any
 
-// traits are the properties of a Batch API. They are many because each is one difference between the four.
+// traits are the properties of a Batch API. They are many because each is one difference between the three.
 type traits struct {
 	batches, files string // paths
 	separator      string // between an id and a verb in a path
@@ -97,7 +95,6 @@ type traits struct {
 	lacks          string // operations that the API does not have
 	batchID        string // prefixes
 	fileID         string
-	uuid           bool // ids are UUIDs
 
 	pending  bool // requests in unfinished batches are limited
 	enqueues bool // tokens in unfinished batches are limited
@@ -118,7 +115,7 @@ func apiOf(path string) api {
 		return gemini{}
 	}
 	path = strings.TrimPrefix(path, "/download")
-	for _, a := range [...]api{openai{}, anthropic{}, gemini{}, mistral{}} {
+	for _, a := range [...]api{openai{}, anthropic{}, gemini{}} {
 		t := a.traits()
 		for _, base := range [...]string{t.batches, t.files} {
 			if rest, ok := strings.CutPrefix(path, base); ok && base != "" && (rest == "" || rest[0] == '/') {
@@ -311,17 +308,15 @@ func (h *Handler) maxima(a api) (requests, size int) {
 	return cmp.Or(h.config.MaxRequests, t.requests), cmp.Or(h.config.MaxBytes, t.bytes)
 }
 
-// page returns the part of a list that a request asks for, by the id before it, the id after it or the number of a page, and
-// whether more follows.
+// page returns the part of a list that a request asks for, by the id before it or the id after it, and whether more
+// follows.
 func page[T any](r *request, list []T, id func(T) string, usual, most int) (part []T, more bool) {
 	q := r.query
-	limit, err := strconv.Atoi(cmp.Or(q.Get("limit"), q.Get("pageSize"), q.Get("page_size")))
+	limit, err := strconv.Atoi(cmp.Or(q.Get("limit"), q.Get("pageSize")))
 	if err != nil || limit < 1 {
 		limit = usual
 	}
 	limit = min(limit, most)
-	number, _ := strconv.Atoi(q.Get("page")) // counted from 0
-	list = list[min(len(list), min(max(number, 0), len(list))*limit):]
 	before := q.Get("before_id")
 	if before != "" {
 		slices.Reverse(list)
@@ -361,13 +356,9 @@ func LineHash(customID string, request []byte) string {
 }
 
 // newID returns a new id. It does not show how many there are.
-func (h *Handler) newID(a api, prefix string) string {
+func (h *Handler) newID(prefix string) string {
 	h.ids++
-	s := hashOf(fmt.Appendf(nil, "%d %d", h.seed, h.ids)).String()
-	if a.traits().uuid {
-		s = s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
-	}
-	return prefix + s
+	return prefix + hashOf(fmt.Appendf(nil, "%d %d", h.seed, h.ids)).String()
 }
 
 // The random choices. The numbers below are the host's.

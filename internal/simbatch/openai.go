@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/prose"
 )
 
-// openai is OpenAI's Batch API, and the files that it shares with Mistral's.
+// openai is OpenAI's Batch API.
 // https://platform.openai.com/docs/guides/batch
 // https://github.com/openai/openai-python/blob/main/src/openai/types/batch.py
 type openai struct{}
@@ -51,7 +51,7 @@ func invalidValue(name, value string) *problem {
 	return &problem{status: http.StatusBadRequest, message: "Invalid value: '" + value + "'.", param: name, code: "invalid_value"}
 }
 
-// supports reports whether the lines of OpenAI's and Mistral's batches can go to an endpoint.
+// supports reports whether the lines of OpenAI's batches can go to an endpoint.
 func supports(endpoint string) bool {
 	return slices.Contains([]string{"/v1/chat/completions", "/v1/responses", "/v1/embeddings"}, endpoint)
 }
@@ -79,7 +79,7 @@ func (o openai) create(h *Handler, r *request, b *batch) *problem {
 		r.id = ask.File
 		return o.missing(r, "file")
 	}
-	b.asked = asked{endpoint: ask.Endpoint, input: []string{f.id}, metadata: ask.Metadata}
+	b.asked = asked{endpoint: ask.Endpoint, input: f.id, metadata: ask.Metadata}
 	requests, size := h.maxima(o)
 	if len(f.data) > size {
 		b.wrong(0, "maximum_input_file_size_exceeded", "", "The batch input file is larger than the %d maximum. Please try again with a smaller batch.", size)
@@ -204,7 +204,7 @@ func (o openai) object(_ *Handler, b *batch, r *request) object {
 	answered, failed := b.tally(now)
 	out := object{
 		"id": b.id, "object": "batch", "endpoint": b.asked.endpoint, "model": orNull(b.asked.model), "errors": nil,
-		"input_file_id": b.asked.input[0], "completion_window": "24h", "status": o.status(b, now), "output_file_id": b.output.idOrNull(now),
+		"input_file_id": b.asked.input, "completion_window": "24h", "status": o.status(b, now), "output_file_id": b.output.idOrNull(now),
 		"error_file_id": b.errors.idOrNull(now), "created_at": b.created.Unix(), "in_progress_at": unix(b.validated(), now),
 		"expires_at": b.created.Add(24 * time.Hour).Unix(), "finalizing_at": nil, "completed_at": nil, "failed_at": nil, "expired_at": nil,
 		"cancelling_at": unix(b.cancelled, now), "cancelled_at": nil, "metadata": b.asked.metadata,
@@ -231,8 +231,6 @@ func (o openai) object(_ *Handler, b *batch, r *request) object {
 }
 
 // list is https://platform.openai.com/docs/api-reference/batch/list and https://platform.openai.com/docs/api-reference/files/list
-// or, with the number of a page,
-// https://github.com/mistralai/client-python/blob/main/src/mistralai/client/models/files_api_routes_list_filesop.py
 func (o openai) list(h *Handler, batches []*batch, files []*file, r *request) object {
 	if strings.HasPrefix(r.URL.Path, "/v1/batches") {
 		part, more := page(r, batches, batchID, 20, 100)
@@ -241,17 +239,8 @@ func (o openai) list(h *Handler, batches []*batch, files []*file, r *request) ob
 	if r.query.Get("order") == "asc" {
 		slices.Reverse(files)
 	}
-	usual := 10_000
-	paged := r.query.Has("page") || r.query.Has("page_size")
-	if paged {
-		usual = 100
-	}
-	part, more := page(r, files, fileID, usual, usual)
-	out := listing(part, more && !paged, fileID, func(f *file) object { return o.file(h, f, r) })
-	if paged {
-		out["total"] = len(files)
-	}
-	return out
+	part, more := page(r, files, fileID, 10_000, 10_000)
+	return listing(part, more, fileID, func(f *file) object { return o.file(h, f, r) })
 }
 
 // listing is a page of OpenAI's or Anthropic's lists.
@@ -267,34 +256,20 @@ func listing[T any](part []T, more bool, id func(T) string, describe func(T) obj
 	return out
 }
 
-// filePurpose is "batch" for Mistral's results, too.
-func filePurpose(f *file) string {
-	switch {
-	case f.batch == nil:
-		return f.purpose
-	case f.api == api(mistral{}):
-		return "batch"
-	}
-	return "batch_output"
-}
-
-// file is https://platform.openai.com/docs/api-reference/files/object, and with its last members
-// https://github.com/mistralai/client-python/blob/main/src/mistralai/client/models/fileschema.py. Files with the purpose batch
-// expire: https://github.com/openai/openai-python/blob/main/src/openai/types/file_create_params.py
+// file is https://platform.openai.com/docs/api-reference/files/object. Files with the purpose batch expire:
+// https://github.com/openai/openai-python/blob/main/src/openai/types/file_create_params.py
 func (openai) file(h *Handler, f *file, _ *request) object {
 	out := object{
 		"id": f.id, "object": "file", "bytes": len(h.content(f)), "created_at": f.created.Unix(), "expires_at": nil, "filename": f.name,
-		"purpose": filePurpose(f), "status": "processed", "status_details": nil, "sample_type": "batch_request", "source": "upload",
-		"num_lines": nil, "mimetype": "application/jsonl",
+		"purpose": f.purpose, "status": "processed", "status_details": nil,
 	}
 	if f.batch == nil {
 		out["expires_at"] = f.created.Add(30 * 24 * time.Hour).Unix()
 		return out
 	}
-	out["created_at"], out["source"] = f.batch.ended().Unix(), "mistral"
-	out["filename"], out["sample_type"] = f.batch.id+"_output.jsonl", "batch_result"
+	out["created_at"], out["filename"] = f.batch.ended().Unix(), f.batch.id+"_output.jsonl"
 	if f.failures {
-		out["filename"], out["sample_type"] = f.batch.id+"_error.jsonl", "batch_error"
+		out["filename"] = f.batch.id + "_error.jsonl"
 	}
 	return out
 }

@@ -128,17 +128,6 @@ func (x *Index) FindHash(hash Hash) (number int, ok bool) {
 	return int(s.slots[i] - 1), true
 }
 
-// Has says whether there is an item with this number.
-func (x *Index) Has(number int) bool {
-	switch {
-	case number < 0 || number >= x.span:
-		return false
-	case x.gaps == nil:
-		return true
-	}
-	return x.gaps.words[number/64]&(1<<(number%64)) != 0
-}
-
 // Len returns how many items there are.
 func (x *Index) Len() int { return x.n }
 

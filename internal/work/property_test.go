@@ -207,15 +207,6 @@ func TestIndexIsAMapOfIDs(t *testing.T) {
 		if x.Len() != len(model) {
 			rt.Fatalf("Len() = %d, want %d", x.Len(), len(model))
 		}
-		has := make(map[int]bool)
-		for _, e := range model {
-			has[e.number] = true
-		}
-		for n := -1; n < number+100; n++ {
-			if x.Has(n) != has[n] {
-				rt.Fatalf("Has(%d) = %t", n, x.Has(n))
-			}
-		}
 	})
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records how the official Python SDKs speak to Batch APIs, by driving them against a server on the loopback.
 
-    python3 -m venv v && v/bin/pip install openai==3.54.0 anthropic==2.12.0 mistralai==3.7.0 google-genai==3.4.0
+    python3 -m venv v && v/bin/pip install openai==3.54.0 anthropic==2.12.0 google-genai==3.4.0
     v/bin/python internal/batchapi/testdata/sequence/record.py
     python3 -m venv v1 && v1/bin/pip install anthropic==1.17.0
     v1/bin/python internal/batchapi/testdata/sequence/record.py anthropic anthropic-2023-06-01
@@ -212,43 +212,6 @@ def anthropic(name="anthropic"):
            reply, drive)
 
 
-def mistral():
-    from mistralai.client import Mistral
-
-    requests = jsonl(*({"custom_id": f"row-{i}", "body": {"messages": [{"role": "user", "content": "hi"}]}} for i in (1, 2)))
-    job = {"id": "b1", "object": "batch", "input_files": ["f1"], "endpoint": "/v1/chat/completions", "model": "mistral-small-latest",
-           "errors": [], "status": "SUCCESS", "created_at": 1700000000, "total_requests": 2, "completed_requests": 2,
-           "succeeded_requests": 2, "failed_requests": 0, "output_file": "f2", "metadata": {"sluice_part": TAG}}
-    file = {"id": "f1", "object": "file", "bytes": 1, "created_at": 1700000000, "filename": TAG + ".jsonl", "purpose": "batch",
-            "sample_type": "batch_request", "source": "upload"}
-
-    def reply(method, path, headers, base):
-        if path.endswith("/content"):
-            return jsonl({"id": "r", "custom_id": "row-1", "response": None, "error": None})
-        if "/files" in path:
-            if method == "DELETE":
-                return {"id": "f1", "object": "file", "deleted": True}
-            return {"object": "list", "data": [file], "total": 1} if method == "GET" else file
-        return {"object": "list", "data": [job], "total": 1} if method == "GET" and path.endswith("/jobs") else job
-
-    def drive(base, step):
-        c = Mistral(api_key=KEY, server_url=base)
-        step("upload", "files.upload(file, purpose='batch')",
-             lambda: c.files.upload(file={"file_name": TAG + ".jsonl", "content": requests}, purpose="batch"))
-        step("find_file", "files.list(search, purpose='batch')", lambda: c.files.list(search=TAG, purpose="batch"))
-        step("create", "batch.jobs.create(input_files, model, endpoint, metadata)", lambda: c.batch.jobs.create(
-            input_files=["f1"], model="mistral-small-latest", endpoint="/v1/chat/completions", metadata={"sluice_part": TAG}))
-        step("find", "batch.jobs.list(created_after)", lambda: c.batch.jobs.list(created_after=datetime(2026, 1, 1, tzinfo=timezone.utc)))
-        step("get", "batch.jobs.get", lambda: c.batch.jobs.get(job_id="b1"))
-        step("cancel", "batch.jobs.cancel", lambda: c.batch.jobs.cancel(job_id="b1"))
-        step("fetch", "files.download", lambda: c.files.download(file_id="f2").read())
-        step("remove", "files.delete", lambda: c.files.delete(file_id="f1"))
-
-    raw = "https://github.com/mistralai/client-python/blob/v3.7.0/src/mistralai/"
-    record("mistral", "mistralai", [raw + "client/files.py", raw + "client/batch.py", raw + "client/models/batchjob.py",
-                                    raw + "extra/batch/client.py"], reply, drive)
-
-
 def gemini():
     from google import genai
 
@@ -297,5 +260,4 @@ if __name__ == "__main__":
         sys.exit(globals()[sys.argv[1]](*sys.argv[2:]))
     openai()
     anthropic()
-    mistral()
     gemini()
