@@ -70,7 +70,7 @@ func BenchmarkScheduler(b *testing.B) {
 	for _, sh := range shapes {
 		b.Run(sh.String(), func(b *testing.B) {
 			s, err := sluice.New(sluice.Config{
-				Limits:   sluice.Limits{RPM: 1e12, ITPM: 1e15, OTPM: 1e15, Concurrent: sh.slots, Burst: time.Minute},
+				Limits:   sluice.Limits{RPM: 1e12, ITPM: 1e15, OTPM: 1e15, Concurrency: sh.slots, Burst: time.Minute},
 				Observer: sluice.ObserverFunc(func(sluice.Event) {}),
 			})
 			if err != nil {
@@ -99,7 +99,7 @@ func BenchmarkScheduler(b *testing.B) {
 func BenchmarkSchedulerPlain(b *testing.B) {
 	for _, sh := range shapes {
 		b.Run(sh.String(), func(b *testing.B) {
-			s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: sh.slots}})
+			s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: sh.slots}})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -137,7 +137,7 @@ func BenchmarkSemaphore(b *testing.B) {
 
 // BenchmarkWait measures how evenly 256 callers wait for 8 slots that each holds for a millisecond.
 func BenchmarkWait(b *testing.B) {
-	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 8}})
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 8}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func Example() {
 
 func ExampleNew() {
 	// An account of 60 requests a minute whose bucket holds one: told limits are ceilings, whatever headers say.
-	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 60, Concurrent: 4}})
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 60, Concurrency: 4}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -49,7 +49,7 @@ func ExampleNew() {
 }
 
 func ExamplePermit_Release() {
-	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -92,7 +92,7 @@ func ExampleEvent() {
 
 // A throttled try is repeated when the lane allows it, and spends no attempt.
 func ExampleScheduler_Do() {
-	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 6000, Concurrent: 8}})
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 6000, Concurrency: 8}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func ExampleCallError() {
 
 // Acquire is for callers with a loop of their own. Whatever becomes of the call, its permit is released once.
 func ExampleScheduler_Acquire() {
-	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func ExampleScheduler_Acquire() {
 
 // TryAcquire never waits.
 func ExampleScheduler_TryAcquire() {
-	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func ExampleObserver() {
 }
 
 func ExampleScheduler_Snapshot() {
-	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 60, Concurrent: 4, Burst: time.Minute}})
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 60, Concurrency: 4, Burst: time.Minute}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func TestAPanicInTheObserverLeaksNoPermit(t *testing.T) {
 		{
 			synctest.Test(t, func(t *testing.T) {
 				var once atomic.Bool
-				s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1}, Observer: sluice.ObserverFunc(func(e sluice.Event) {
+				s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 1}, Observer: sluice.ObserverFunc(func(e sluice.Event) {
 					if e.Call == "bad" && once.CompareAndSwap(false, true) {
 						panic("observer")
 					}

@@ -34,7 +34,7 @@ func TestAnyWorkEndsOnAnyLedger(t *testing.T) {
 func anyWork(t *testing.T, seed uint64, remote bool, workers, items int) error {
 	luck := rand.New(rand.NewPCG(seed, 2))
 	var l *ledgerDouble
-	cfg := sluice.Config{Limits: sluice.Limits{RPM: 60 * (1 + luck.IntN(100)), Concurrent: luck.IntN(2) * (1 + luck.IntN(9)), Burst: time.Second}, MaxThrottles: 1000, Attempts: 1000}
+	cfg := sluice.Config{Limits: sluice.Limits{RPM: 60 * (1 + luck.IntN(100)), Concurrency: luck.IntN(2) * (1 + luck.IntN(9)), Burst: time.Second}, MaxThrottles: 1000, Attempts: 1000}
 	if remote {
 		l = newLedgerDouble(seed)
 		l.lose, l.cut = luck.Float64()/2, luck.Float64()/2

@@ -91,7 +91,7 @@ func TestAnObserverIsToldInOrderAndMayUseTheScheduler(t *testing.T) {
 func TestWhatIsReleasedDuringTheLastWordIsTold(t *testing.T) {
 	var held *sluice.Permit
 	var told []limits.EventType
-	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 5}, Observer: sluice.ObserverFunc(func(e sluice.Event) {
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 5}, Observer: sluice.ObserverFunc(func(e sluice.Event) {
 		told = append(told, e.Type)
 		if e.Type == limits.EventStarted && e.Slots != 5 {
 			t.Errorf("scheduler_started states %d slots of 5", e.Slots)

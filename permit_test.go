@@ -16,7 +16,7 @@ import (
 
 func TestAWaitForASlotEndsAndSaysWhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 		held := acquire(t, s, sluice.Call{Lane: "m"})
 		var wg sync.WaitGroup
 		for _, c := range []sluice.Call{{ID: "urgent", Priority: limits.High}, {ID: "first"}, {ID: "low", Priority: limits.Low}} {
@@ -66,7 +66,7 @@ func TestAWaitForASlotEndsAndSaysWhere(t *testing.T) {
 
 func TestEachTryOfACallMayWaitForSoLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 		tries := 0
 		_, err := s.Do(t.Context(), sluice.Call{Lane: "m", MaxWait: 5 * time.Second}, func(ctx context.Context, p *sluice.Permit) sluice.Outcome {
 			if tries++; tries == 1 {
@@ -106,7 +106,7 @@ func (h *holder) Released(_ *sluice.Permit, left bool, used sluice.Usage) {
 }
 
 func TestAHolderIsToldBeforeAnotherHasTheSlot(t *testing.T) {
-	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 	h := &holder{s: s}
 	p := acquire(t, s, sluice.Call{})
 	p.SetHolder(h)
@@ -126,7 +126,7 @@ func TestAHolderIsToldBeforeAnotherHasTheSlot(t *testing.T) {
 }
 
 func TestACallIsNotSentAfterItsPermitIsBack(t *testing.T) {
-	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 	h := &holder{s: s}
 	p := acquire(t, s, sluice.Call{})
 	p.SetHolder(h)
@@ -146,7 +146,7 @@ func TestACallIsNotSentAfterItsPermitIsBack(t *testing.T) {
 
 func TestAWaitIsToldAlsoWhereItFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 		p, err := s.Acquire(t.Context(), sluice.Call{})
 		if err != nil || p.Waited() != 0 {
 			t.Errorf("at once: %v", err)
@@ -174,8 +174,8 @@ func TestAWaitIsToldAlsoWhereItFails(t *testing.T) {
 }
 
 func TestASnapshotSaysWhatWasTold(t *testing.T) {
-	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 5}, Account: sluice.Limits{RPM: 60}})
-	if got := s.Snapshot(); got.Limits.Concurrent != 5 || got.Account.RPM != 60 || len(got.Lanes) != 0 {
+	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 5}, Account: sluice.Limits{RPM: 60}})
+	if got := s.Snapshot(); got.Limits.Concurrency != 5 || got.Account.RPM != 60 || len(got.Lanes) != 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -203,7 +203,7 @@ func TestASecondReleasePanicsAndNamesThePermit(t *testing.T) {
 
 func TestTryAcquireTakesWhatIsFreeAndNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 2, TPM: 6000, Burst: time.Second}})
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 2, TPM: 6000, Burst: time.Second}})
 		start := time.Now()
 		a, b := s.TryAcquire(sluice.Call{}), s.TryAcquire(sluice.Call{})
 		if a == nil || b == nil || s.TryAcquire(sluice.Call{}) != nil {
@@ -227,7 +227,7 @@ func TestTryAcquireTakesWhatIsFreeAndNeverWaits(t *testing.T) {
 
 func TestAnOpenAnswerKeepsItsPermitUntilItsReaderReleasesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 		var permit *sluice.Permit
 		tally, err := s.Do(t.Context(), sluice.Call{}, func(_ context.Context, p *sluice.Permit) sluice.Outcome {
 			permit = p

@@ -14,7 +14,7 @@ import (
 // A call's time is over, it is cancelled, and a slot comes free, in this order, before it looks again.
 func TestWhoCancelledAtTheEndOfItsTimeHasNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 		for i := range 2000 {
 			held := acquire(t, s, sluice.Call{})
 			ctx, cancel := context.WithCancel(t.Context())
@@ -55,7 +55,7 @@ func TestALateLookGivesNoBudgetTwice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const perSecond = 1000
-			s := open(t, sluice.Config{Limits: sluice.Limits{TPM: 60 * perSecond, Burst: time.Minute, Concurrent: 2}})
+			s := open(t, sluice.Config{Limits: sluice.Limits{TPM: 60 * perSecond, Burst: time.Minute, Concurrency: 2}})
 			p := acquire(t, s, sluice.Call{Cost: sluice.Cost{Input: 50 * perSecond}})
 			start, before := time.Now(), lane(t, s).Budgets[0].Level
 			var wg sync.WaitGroup
@@ -77,7 +77,7 @@ func TestALateLookGivesNoBudgetTwice(t *testing.T) {
 }
 
 func TestAnOrphanIsGivenBackOnce(t *testing.T) {
-	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 4}})
+	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 4}})
 	for range 50 {
 		func() {
 			p := acquire(t, s, sluice.Call{})

@@ -19,7 +19,7 @@ func TestAnObserverHearsOfAGrantBeforeItsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var heard []string
-		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}, Observer: sluice.ObserverFunc(func(e sluice.Event) {
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 1}, Observer: sluice.ObserverFunc(func(e sluice.Event) {
 			if e.Call == "first" && e.Type == limits.EventSlotReleased {
 				time.Sleep(time.Second) // an observer that is slow for once
 			}
@@ -45,7 +45,7 @@ func TestAnObserverHearsOfAGrantBeforeItsRelease(t *testing.T) {
 
 func TestAnAttemptThatEndsItsGoroutineGivesItsPermitBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			s.Do(t.Context(), sluice.Call{}, func(context.Context, *sluice.Permit) sluice.Outcome {
@@ -76,7 +76,7 @@ func TestTheFirstAskDoesNotOvertakeTheBudgetsItIsMeantFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedgerDouble(1)
 		l.correct = 30 * time.Millisecond // its first try was lost
-		s := open(t, sluice.Config{Limits: sluice.Limits{RPM: 60, Burst: time.Second, Concurrent: 64}, Ledger: l})
+		s := open(t, sluice.Config{Limits: sluice.Limits{RPM: 60, Burst: time.Second, Concurrency: 64}, Ledger: l})
 		ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
 		defer cancel()
 		var granted atomic.Int32

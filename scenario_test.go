@@ -44,7 +44,7 @@ type scenario struct {
 
 // requestsBound is the provider of scenario A and of most others.
 func requestsBound(change func(*sim.Config)) sim.Config {
-	c := sim.Config{RPM: 900, Burst: 15 * time.Second, Concurrent: 30, Latency: 200 * time.Millisecond}
+	c := sim.Config{RPM: 900, Burst: 15 * time.Second, Concurrency: 30, Latency: 200 * time.Millisecond}
 	if change != nil {
 		change(&c)
 	}
@@ -60,35 +60,35 @@ func storm(status int, silent bool, from, to time.Duration) []sim.Storm {
 }
 
 func scenarios() []scenario {
-	told := sluice.Limits{RPM: 900, Concurrent: 30}
-	manySlots := sluice.Limits{RPM: 900, Concurrent: 400} // with 30, nothing would be sent at second 5
+	told := sluice.Limits{RPM: 900, Concurrency: 30}
+	manySlots := sluice.Limits{RPM: 900, Concurrency: 400} // with 30, nothing would be sent at second 5
 	const s = time.Second
 	return []scenario{ // the fast suite plays the first dozen, which differ in kind
 		{name: "A requests bound", sim: requestsBound(nil), told: told, items: 400, most: 1.02, throttles: 2},
-		{name: "B tokens bound", sim: sim.Config{TPM: 90000, Burst: 10 * s, Concurrent: 60}, told: sluice.Limits{TPM: 90000, Concurrent: 60},
+		{name: "B tokens bound", sim: sim.Config{TPM: 90000, Burst: 10 * s, Concurrency: 60}, told: sluice.Limits{TPM: 90000, Concurrency: 60},
 			items: 200, body: lognormal, most: 1.02, throttles: 2},
 		{name: "C storm with Retry-After", sim: requestsBound(func(c *sim.Config) { c.Storms = storm(429, false, 3*s, 7*s) }), told: told,
 			items: 400, most: 1.05, throttles: 40},
 		{name: "C storm without", sim: requestsBound(func(c *sim.Config) { c.Storms = storm(429, true, 3*s, 7*s) }), told: told,
 			items: 400, most: 1.05, throttles: 60},
 		{name: "D silent queue", sim: sim.Config{Queue: 6, Latency: 400 * time.Millisecond, NoHeaders: true}, items: 200, most: 1.04},
-		{name: "E slots, nothing told", sim: sim.Config{Concurrent: 9, Latency: 400 * time.Millisecond, NoHeaders: true, VagueBodies: true,
+		{name: "E slots, nothing told", sim: sim.Config{Concurrency: 9, Latency: 400 * time.Millisecond, NoHeaders: true, VagueBodies: true,
 			RetryAfter: sim.RetryAfterNone}, items: 400, most: 1.25, throttles: 10},
 		{name: "F faults", sim: requestsBound(func(c *sim.Config) {
 			c.Faults = sim.Faults{ServerError: .05, Reset: .02, Cut: .02, BadRequest: .01}
 		}), told: told, items: 400, most: 1.04, throttles: 2},
 		{name: "G limits only in headers", sim: requestsBound(nil), items: 400, most: 1.03, throttles: 3},
 		{name: "L long answers", sim: requestsBound(func(c *sim.Config) {
-			c.Concurrent, c.Latency, c.Storms = 400, 20*s, storm(429, false, 5*s, 5*s+70*time.Millisecond)
+			c.Concurrency, c.Latency, c.Storms = 400, 20*s, storm(429, false, 5*s, 5*s+70*time.Millisecond)
 		}), told: manySlots, items: 400, timeout: 5 * time.Minute, most: 1.05, throttles: 3, virtualOnly: true},
 		{name: "H limit halves and doubles", sim: requestsBound(halfFrom8To16), told: told, items: 600, most: 1.10, throttles: 6},
-		{name: "J anthropic streamed", dialect: "anthropic", body: streamed, items: 300, told: sluice.Limits{ITPM: 30000, OTPM: 60000, Concurrent: 40},
-			sim: sim.Config{ITPM: 30000, OTPM: 60000, Burst: 10 * s, Concurrent: 40, Charge: limits.ChargeActual, Latency: 300 * time.Millisecond,
+		{name: "J anthropic streamed", dialect: "anthropic", body: streamed, items: 300, told: sluice.Limits{ITPM: 30000, OTPM: 60000, Concurrency: 40},
+			sim: sim.Config{ITPM: 30000, OTPM: 60000, Burst: 10 * s, Concurrency: 40, Charge: limits.ChargeActual, Latency: 300 * time.Millisecond,
 				PerToken: 2 * time.Millisecond, OutputTokens: 250, OutputSigma: .5}},
 		{name: "8 tenants", sim: requestsBound(nil), told: told, items: 400, tenants: 8, most: 1.02, throttles: 2},
 
 		{name: "L long answers streamed", sim: requestsBound(func(c *sim.Config) {
-			c.Concurrent, c.Latency, c.PerToken, c.OutputTokens = 400, s, 19*s/16, 16
+			c.Concurrency, c.Latency, c.PerToken, c.OutputTokens = 400, s, 19*s/16, 16
 			c.Storms = storm(429, false, 5*s, 5*s+70*time.Millisecond)
 		}), told: manySlots, items: 400, body: streamed, timeout: 5 * time.Minute, most: 1.05, throttles: 3, virtualOnly: true},
 		{name: "H limit halves and doubles, in headers", sim: requestsBound(halfFrom8To16), items: 600, most: 1.10, throttles: 6},
@@ -97,7 +97,7 @@ func scenarios() []scenario {
 
 		{name: "bursts of 0.1 s", sim: requestsBound(func(c *sim.Config) { c.Burst = s / 10 }), told: told, items: 400, most: 1.04, throttles: 4},
 		{name: "bursts of 60 s", sim: requestsBound(func(c *sim.Config) { c.Burst = 60 * s }), items: 1200,
-			told: sluice.Limits{RPM: 900, Concurrent: 30, Burst: 60 * s}, most: 1.02, throttles: 2},
+			told: sluice.Limits{RPM: 900, Concurrency: 30, Burst: 60 * s}, most: 1.02, throttles: 2},
 		{name: "Retry-After in ms", sim: requestsBound(func(c *sim.Config) {
 			c.RetryAfter, c.Storms = sim.RetryAfterMillis, storm(429, false, 3*s, 7*s)
 		}), told: told, items: 400, most: 1.05, throttles: 40},
@@ -117,8 +117,8 @@ func scenarios() []scenario {
 		// Here the last answer may take seconds, in whatever order the calls come to be sent: hence the wide bound.
 		{name: "jitter 0.8", sim: requestsBound(func(c *sim.Config) { c.Jitter = .8 }), told: told, items: 400, most: 1.3, throttles: 2},
 		{name: "jitter 0.8, nothing told", sim: requestsBound(func(c *sim.Config) { c.Jitter = .8 }), items: 400, most: 1.3, throttles: 6},
-		{name: "anthropic whole", dialect: "anthropic", body: lognormal, items: 300, told: sluice.Limits{OTPM: 60000, Concurrent: 40},
-			sim: sim.Config{OTPM: 60000, Burst: 10 * s, Concurrent: 40, Charge: limits.ChargeActual, Latency: 300 * time.Millisecond,
+		{name: "anthropic whole", dialect: "anthropic", body: lognormal, items: 300, told: sluice.Limits{OTPM: 60000, Concurrency: 40},
+			sim: sim.Config{OTPM: 60000, Burst: 10 * s, Concurrency: 40, Charge: limits.ChargeActual, Latency: 300 * time.Millisecond,
 				PerToken: 2 * time.Millisecond, OutputTokens: 250, OutputSigma: .5}},
 		{name: "1 % hangs", sim: requestsBound(func(c *sim.Config) { c.Faults.Hang = .01 }), told: told, items: 400, timeout: 2 * s},
 		{name: "round trip + 100 ms", sim: requestsBound(nil), told: told, items: 400, rtt: 100 * time.Millisecond, most: 1.04, throttles: 4},

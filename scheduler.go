@@ -114,8 +114,8 @@ func New(cfg Config) (*Scheduler, error) {
 		s.remote = newRemote(s, cfg.Ledger)
 	}
 	if cfg.Observer != nil { // told with the first thing that happens: the caller does not have the Scheduler yet
-		slots := cfg.Limits.Concurrent
-		if most := cfg.Account.Concurrent; most > 0 && (slots == 0 || slots > most) {
+		slots := cfg.Limits.Concurrency
+		if most := cfg.Account.Concurrency; most > 0 && (slots == 0 || slots > most) {
 			slots = most
 		}
 		s.events = append(s.events, Event{Type: limits.EventStarted, At: time.Now(), Slots: slots})

@@ -91,7 +91,7 @@ func TestTenWorkersThrottledAtOnceAllComeThrough(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range suite.Size(200, 1000) {
 				synctest.Test(t, func(t *testing.T) {
-					s := open(t, sluice.Config{Limits: sluice.Limits{RPM: 6000, Concurrent: 10}})
+					s := open(t, sluice.Config{Limits: sluice.Limits{RPM: 6000, Concurrency: 10}})
 					start := time.Now()
 					calls, failed := crew(t, s, 10, 10, func(_, try int) sluice.Outcome {
 						if try == 1 {
@@ -158,7 +158,7 @@ func TestARejectedCallLivesForTenMinutes(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+			s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 			before(t, s)
 			var first time.Time
 			tally, err := s.Do(t.Context(), sluice.Call{Cost: cost[name]}, func(context.Context, *sluice.Permit) sluice.Outcome {
@@ -227,7 +227,7 @@ func TestAnUnnamedMistakeInAConfigIsNamed(t *testing.T) {
 	}{
 		{sluice.Config{Limits: sluice.Limits{RPM: -1}}, "Limits.RPM"},
 		{sluice.Config{Start: sluice.Limits{TPD: -1}}, "Start.TPD"},
-		{sluice.Config{Limits: sluice.Limits{Concurrent: -1}}, "Limits.Concurrent"},
+		{sluice.Config{Limits: sluice.Limits{Concurrency: -1}}, "Limits.Concurrency"},
 		{sluice.Config{Limits: sluice.Limits{Burst: -1}}, "Limits.Burst"},
 		{sluice.Config{Attempts: -1}, "Attempts"},
 		{sluice.Config{Weights: map[string]float64{"acme": 0}}, `Weights["acme"]`},
@@ -240,7 +240,7 @@ func TestAnUnnamedMistakeInAConfigIsNamed(t *testing.T) {
 
 func TestACancelledWaiterLeavesTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 		held := acquire(t, s, sluice.Call{})
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -270,7 +270,7 @@ func TestACancelledWaiterLeavesTheQueue(t *testing.T) {
 }
 
 func TestACancelThatRacesAGrantLosesNoPermit(t *testing.T) {
-	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 2}})
+	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 2}})
 	var wg sync.WaitGroup
 	var inside, most atomic.Int32
 	for range 16 {
@@ -299,7 +299,7 @@ func TestACancelThatRacesAGrantLosesNoPermit(t *testing.T) {
 
 func TestCloseWakesWhoeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 2}})
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 2}})
 		held := acquire(t, s, sluice.Call{})
 		inBackoff := make(chan error, 1)
 		go func() {
@@ -351,7 +351,7 @@ func TestCloseWakesWhoeverWaits(t *testing.T) {
 
 func TestNothingIsGrantedAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 64}})
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 64}})
 		var held []*sluice.Permit
 		for range 64 {
 			held = append(held, acquire(t, s, sluice.Call{}))
@@ -416,7 +416,7 @@ func TestACallLargerThanTheLimitIsRefusedAtOnce(t *testing.T) {
 
 func TestAThrottledCallGoesBeforeThoseThatAskedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 		var order []int
 		var wg sync.WaitGroup
 		for i := range 4 {

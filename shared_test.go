@@ -180,16 +180,16 @@ func TestMembersShareOneLimit(t *testing.T) {
 		long   time.Duration
 		even   bool
 	}{
-		{"few requests", sluice.Limits{RPM: 50, Concurrent: 5, Burst: 2400 * time.Millisecond}, 2, 2 * time.Second, []int{10, 10, 10, 10}, 20 * time.Minute, true},
-		{"few requests, one wants most", sluice.Limits{RPM: 50, Concurrent: 5, Burst: 2400 * time.Millisecond}, 2, 2 * time.Second, []int{32, 1, 0, 0}, 20 * time.Minute, false},
-		{"many requests", sluice.Limits{RPM: 6000, Concurrent: 500, Burst: time.Second}, 100, time.Second, []int{200, 200, 200, 200}, time.Minute, true},
+		{"few requests", sluice.Limits{RPM: 50, Concurrency: 5, Burst: 2400 * time.Millisecond}, 2, 2 * time.Second, []int{10, 10, 10, 10}, 20 * time.Minute, true},
+		{"few requests, one wants most", sluice.Limits{RPM: 50, Concurrency: 5, Burst: 2400 * time.Millisecond}, 2, 2 * time.Second, []int{32, 1, 0, 0}, 20 * time.Minute, false},
+		{"many requests", sluice.Limits{RPM: 6000, Concurrency: 500, Burst: time.Second}, 100, time.Second, []int{200, 200, 200, 200}, time.Minute, true},
 		{"many requests, one wants most", sluice.Limits{RPM: 6000, Burst: time.Second}, 100, 250 * time.Millisecond, []int{320, 10, 0, 0}, 2 * time.Minute, false},
-		{"slots", sluice.Limits{Concurrent: 5}, 1e9, 500 * time.Millisecond, []int{10, 10, 10, 10}, 3 * time.Minute, true},
+		{"slots", sluice.Limits{Concurrency: 5}, 1e9, 500 * time.Millisecond, []int{10, 10, 10, 10}, 3 * time.Minute, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := &engineDouble{}
-				p := newStrict(float64(max(c.limits.RPM, 1)), c.burst, c.limits.Concurrent)
+				p := newStrict(float64(max(c.limits.RPM, 1)), c.burst, c.limits.Concurrency)
 				ctx, cancel := context.WithTimeout(t.Context(), c.long)
 				defer cancel()
 				var wg sync.WaitGroup
@@ -210,7 +210,7 @@ func TestMembersShareOneLimit(t *testing.T) {
 				wg.Wait()
 				most := float64(c.limits.RPM) / 60 * c.long.Seconds()
 				if c.limits.RPM == 0 {
-					most = float64(c.limits.Concurrent) * c.long.Seconds() / c.takes.Seconds()
+					most = float64(c.limits.Concurrency) * c.long.Seconds() / c.takes.Seconds()
 				}
 				used := float64(p.total()) / most
 				var shares []float64
@@ -244,7 +244,7 @@ func TestMembersPauseTogether(t *testing.T) {
 		defer cancel()
 		var wg sync.WaitGroup
 		for i := range members {
-			s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 40}, Ledger: e.of(fmt.Sprint("member ", i))})
+			s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 40}, Ledger: e.of(fmt.Sprint("member ", i))})
 			for range 20 {
 				wg.Go(func() {
 					for ctx.Err() == nil {

@@ -45,7 +45,7 @@ func TestASnapshotSaysWhetherATimerIsSet(t *testing.T) {
 
 func TestASnapshotIsConsistentWhileCallsComeAndGo(t *testing.T) {
 	const slots = 4
-	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: slots, RPM: 6e8, Burst: time.Second}})
+	s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: slots, RPM: 6e8, Burst: time.Second}})
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	for i := range 12 {

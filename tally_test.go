@@ -31,7 +31,7 @@ func TestTalliesOfOneCallAddUp(t *testing.T) {
 
 func TestATallyAddsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 		holder := acquire(t, s, sluice.Call{})
 		time.AfterFunc(3*time.Second, func() { holder.Release(ok) })
 		start := time.Now()

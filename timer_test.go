@@ -17,7 +17,7 @@ import (
 func TestWaitingCostsOneTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var wakes atomic.Int32
-		s := open(t, sluice.Config{Limits: sluice.Limits{RPM: 60, Burst: time.Second, Concurrent: 1000},
+		s := open(t, sluice.Config{Limits: sluice.Limits{RPM: 60, Burst: time.Second, Concurrency: 1000},
 			Observer: sluice.ObserverFunc(func(e sluice.Event) {
 				if e.Type == limits.EventSlotAcquired {
 					wakes.Add(1)

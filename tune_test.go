@@ -48,7 +48,7 @@ func TestAPauseHoldsWhatWaits(t *testing.T) {
 
 func TestRaisedLimitsLetOutWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		one := sluice.Limits{Concurrent: 1}
+		one := sluice.Limits{Concurrency: 1}
 		s := open(t, sluice.Config{Limits: one, Account: one})
 		for _, lane := range []string{"a", "b"} { // the account's limits hold over both
 			defer acquire(t, s, sluice.Call{Lane: lane}).Release(sluice.Outcome{})
@@ -58,15 +58,15 @@ func TestRaisedLimitsLetOutWhatWaits(t *testing.T) {
 			if p := s.TryAcquire(sluice.Call{Lane: "c"}); p != nil {
 				t.Fatal("a permit was given above the limits")
 			}
-			now := sluice.Limits{Concurrent: s.Snapshot().Lanes[0].InFlight + 1}
+			now := sluice.Limits{Concurrency: s.Snapshot().Lanes[0].InFlight + 1}
 			if lane == "b" {
-				now.Concurrent += 2
+				now.Concurrency += 2
 			}
 			if err := s.SetLimits(now, now); err != nil {
 				t.Fatal(err)
 			}
 			defer (<-granted).Release(sluice.Outcome{})
-			more := sluice.Limits{Concurrent: now.Concurrent + 1}
+			more := sluice.Limits{Concurrency: now.Concurrency + 1}
 			if err := s.SetLimits(more, more); err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +148,7 @@ func TestALaneIsPausedForWhatAProbeMet(t *testing.T) {
 
 func TestWeightsChangeWhileCallsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +200,7 @@ func TestWeightsChangeWhileCallsWait(t *testing.T) {
 
 func TestEarliestKnowsPausesAndBudgetsAndNoQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 60, Concurrent: 100}})
+		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 60, Concurrency: 100}})
 		if err != nil {
 			t.Fatal(err)
 		}

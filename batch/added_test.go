@@ -87,7 +87,7 @@ func TestAFieldThatSluiceAddedIsSentOnceMoreByItsOtherName(t *testing.T) {
 			cfg.Provider, _ = provider.Lookup(c.provider)
 			cfg.BaseURL, cfg.Model, cfg.MaxTokens, cfg.Set = "http://a.test/v1", "m", 9, c.set
 			cfg.Scheduler = func(provider.Provider) (*sluice.Scheduler, error) {
-				s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1}, Attempts: 1})
+				s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 1}, Attempts: 1})
 				t.Cleanup(func() { s.Close() })
 				return s, err
 			}

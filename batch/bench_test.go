@@ -51,7 +51,7 @@ func runInput(tb testing.TB, cfg batch.Config, n int) time.Duration {
 	tb.Helper()
 	start := time.Now()
 	server, err := sim.New(sim.Config{
-		RPM: 600_000_000, TPM: 2_000_000_000, Concurrent: 256, Latency: time.Millisecond, OutputTokens: 16, NoStats: true,
+		RPM: 600_000_000, TPM: 2_000_000_000, Concurrency: 256, Latency: time.Millisecond, OutputTokens: 16, NoStats: true,
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -59,7 +59,7 @@ func runInput(tb testing.TB, cfg batch.Config, n int) time.Duration {
 	cfg.Provider, _ = provider.Lookup("sim")
 	cfg.Output, cfg.Transport = filepath.Join(tb.TempDir(), "out.jsonl"), server.Transport()
 	cfg.Scheduler = func(provider.Provider) (*sluice.Scheduler, error) {
-		return sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 600_000_000, TPM: 2_000_000_000, Concurrent: 128}})
+		return sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 600_000_000, TPM: 2_000_000_000, Concurrency: 128}})
 	}
 	b, err := batch.Open(cfg)
 	if err != nil {

@@ -64,7 +64,7 @@ type Limited string
 // What is bounded.
 const (
 	LimitedCost     Limited = "max_cost"         // US dollars
-	LimitedTokens   Limited = "max_tokens_total" // input and output
+	LimitedTokens   Limited = "max_total_tokens" // input and output
 	LimitedTime     Limited = "deadline"         // seconds that the run had
 	LimitedFailures Limited = "max_failures"     // failed items, or their share of the finished ones
 )

@@ -120,7 +120,7 @@ func TestABudgetIsExceededByTheOpenRequestsAtMost(t *testing.T) {
 					time.Sleep(time.Second)
 					return s.RoundTrip(r)
 				}))
-				scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: open}})
+				scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: open}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -288,7 +288,7 @@ func TestAttemptsStayBoundedByARetryThatWaited(t *testing.T) {
 			return resp, err
 		}))
 		cfg.Scheduler = func(provider.Provider) (*sluice.Scheduler, error) {
-			s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 8}, Attempts: 3})
+			s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 8}, Attempts: 3})
 			t.Cleanup(func() { s.Close() })
 			return s, err
 		}
@@ -457,7 +457,7 @@ func TestFailuresStopTheRun(t *testing.T) {
 
 func TestNoRequestIsSentAfterTheLastAllowedFailure(t *testing.T) {
 	for status, limits := range map[int]sluice.Config{400: {}, 500: {Attempts: 1}, 429: {MaxThrottles: -1}} {
-		limits.Limits.Concurrent = 1
+		limits.Limits.Concurrency = 1
 		limits.Observer = sluice.ObserverFunc(func(sluice.Event) { time.Sleep(time.Millisecond) }) // gives the next request time to be sent
 		for _, routed := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {

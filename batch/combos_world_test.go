@@ -148,7 +148,7 @@ func (o *oracle) upstreams(t *testing.T, attempts int, prefer bool) (*provider.U
 	var schedulers []*sluice.Scheduler
 	for i, name := range []string{"dear", "cheap"} {
 		times := []float64{dearer, 1}[i]
-		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 4}, Attempts: attempts})
+		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 4}, Attempts: attempts})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +168,7 @@ func (o *oracle) upstreams(t *testing.T, attempts int, prefer bool) (*provider.U
 // account has the batch go to the oracle by the only account of a provider.
 func account(t *testing.T, cfg *batch.Config, attempts int) *sluice.Scheduler {
 	t.Helper()
-	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 8}, Attempts: attempts})
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 8}, Attempts: attempts})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func writeSets(tb testing.TB, path string, n, of int) {
 func runSets(tb testing.TB, f files, n int) {
 	tb.Helper()
 	server, err := sim.New(sim.Config{
-		RPM: 600_000_000, TPM: 2_000_000_000, Concurrent: 256, Latency: time.Millisecond, OutputTokens: 16, NoStats: true,
+		RPM: 600_000_000, TPM: 2_000_000_000, Concurrency: 256, Latency: time.Millisecond, OutputTokens: 16, NoStats: true,
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -77,7 +77,7 @@ func runSets(tb testing.TB, f files, n int) {
 	run, err := batch.Open(batch.Config{
 		Input: f.in, Output: f.out, Provider: sims, Transport: server.Transport(), Dedupe: true,
 		Scheduler: func(provider.Provider) (*sluice.Scheduler, error) {
-			return sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 600_000_000, TPM: 2_000_000_000, Concurrent: 128}})
+			return sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 600_000_000, TPM: 2_000_000_000, Concurrency: 128}})
 		},
 	})
 	if err != nil {

@@ -135,7 +135,7 @@ func (f files) config(t testing.TB, rt http.RoundTripper) batch.Config {
 	return batch.Config{
 		Input: f.in, Output: f.out, Provider: p, Transport: rt,
 		Scheduler: func(provider.Provider) (*sluice.Scheduler, error) {
-			s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 8}})
+			s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 8}})
 			if err == nil {
 				t.Cleanup(func() { s.Close() })
 			}

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 // childRun runs a batch and prints a line for each request before it is answered.
 func childRun(f files) error {
 	sims, _ := provider.Lookup("sim")
-	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 4}})
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 4}})
 	if err != nil {
 		return err
 	}

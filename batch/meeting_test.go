@@ -86,7 +86,7 @@ func (m *meeting) lines() string {
 func (m *meeting) send() error {
 	for i := range 1 + m.luck.IntN(3) {
 		m.farm.add(fmt.Sprint("u", i), m.pays, func(up *provider.Upstream) {
-			up.Scheduler = m.farm.scheduler(sluice.Config{Limits: sluice.Limits{Concurrent: 1 + m.luck.IntN(10)}, Attempts: 4})
+			up.Scheduler = m.farm.scheduler(sluice.Config{Limits: sluice.Limits{Concurrency: 1 + m.luck.IntN(10)}, Attempts: 4})
 			up.Price = func(string) *provider.Price { return provider.FlatPrice(priceIn, priceOut) }
 		})
 	}

@@ -40,7 +40,7 @@ func resumeInAPause(t *testing.T, end string) {
 	})
 	pauses, left := &work.Pauses{}, []byte(nil)
 	cfg.Scheduler = func(provider.Provider) (*sluice.Scheduler, error) {
-		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 8}, Observer: pauses})
+		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 8}, Observer: pauses})
 		if err == nil {
 			t.Cleanup(func() { s.Close() })
 		}

@@ -348,7 +348,7 @@ func (h *history) check(t *testing.T) error {
 	}
 	f := newFiles(t, text.String())
 	server := newSim(t, sim.Config{
-		Seed: h.seed, Concurrent: h.concurrent, RPM: h.rpm, Latency: time.Second, Jitter: 0.5,
+		Seed: h.seed, Concurrency: h.concurrent, RPM: h.rpm, Latency: time.Second, Jitter: 0.5,
 		Faults: sim.Faults{ServerError: 0.05, Reset: 0.05, Cut: 0.03, Overloaded: 0.02, BadRequest: 0.1},
 	})
 	luck := rand.New(rand.NewPCG(h.seed, 3))
@@ -400,7 +400,7 @@ func (h *history) check(t *testing.T) error {
 func (h *history) oneRun(t *testing.T, f files, server *sim.Server, end time.Duration, drain bool) (all bool, abandoned int, err error) {
 	cfg := f.config(t, server.Transport())
 	cfg.Sync = work.SyncNone
-	scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 8}})
+	scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 8}})
 	if err != nil {
 		return false, 0, err
 	}

@@ -149,7 +149,7 @@ func (w *weather) upstreams() (cfg provider.UpstreamsConfig, schedulers []*sluic
 	}
 	p, _ := provider.Lookup("openai-compatible")
 	for range min(w.accounts, w.names) {
-		limits := sluice.Limits{Concurrent: 1 + w.luck.IntN(6)}
+		limits := sluice.Limits{Concurrency: 1 + w.luck.IntN(6)}
 		if w.luck.IntN(2) == 0 {
 			limits.RPM = 60 + w.luck.IntN(600)
 		}

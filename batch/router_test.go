@@ -158,7 +158,7 @@ func TestSlowAnswersKeepAllUpstreamsBusyFromTheStart(t *testing.T) {
 		f, files := newFarm(t), newFiles(t, chats(48))
 		for _, name := range []string{"a", "b", "c"} {
 			f.add(name, newSim(t, sim.Config{Latency: time.Minute}).Transport(), func(up *provider.Upstream) {
-				up.Scheduler = f.scheduler(sluice.Config{Limits: sluice.Limits{Concurrent: 16}})
+				up.Scheduler = f.scheduler(sluice.Config{Limits: sluice.Limits{Concurrency: 16}})
 			})
 		}
 		if rep, err := f.run(files); err != nil || rep.Done != 48 || rep.Wall > 66*time.Second {
@@ -214,7 +214,7 @@ func TestASpentUpstreamIsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, files := newFarm(t), newFiles(t, chats(300))
 		main, spare := newSim(t, sim.Config{SpentAfter: 40}), newSim(t, sim.Config{RPM: 600, Burst: time.Second})
-		acme := f.scheduler(sluice.Config{Limits: sluice.Limits{Concurrent: 4}})
+		acme := f.scheduler(sluice.Config{Limits: sluice.Limits{Concurrency: 4}})
 		ofAcme := func(up *provider.Upstream) { up.Account, up.Scheduler = "acme", acme }
 		f.add("main", main.Transport(), ofAcme)
 		f.add("twin", main.Transport(), ofAcme)
@@ -409,7 +409,7 @@ func TestAnUpstreamThatHangsDoesNotHoldItemsBack(t *testing.T) {
 			<-r.Context().Done()
 			return nil, context.Cause(r.Context())
 		}), func(up *provider.Upstream) {
-			up.Scheduler = f.scheduler(sluice.Config{Limits: sluice.Limits{Concurrent: 8}})
+			up.Scheduler = f.scheduler(sluice.Config{Limits: sluice.Limits{Concurrency: 8}})
 		})
 		f.add("spare", spare.Transport())
 		rep, err := f.run(files, func(c *batch.Config) { c.Timeout = 5 * time.Minute })

@@ -66,7 +66,7 @@ func BenchmarkCheckedItems(b *testing.B) {
 			cfg := batch.Config{
 				Input: in, Output: out, Provider: sims, Transport: constant(labelAnswer()),
 				Scheduler: func(provider.Provider) (*sluice.Scheduler, error) {
-					return sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 600_000_000, Concurrent: 128}})
+					return sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 600_000_000, Concurrency: 128}})
 				},
 			}
 			if rules.Schema != nil {

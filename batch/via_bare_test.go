@@ -40,7 +40,7 @@ func TestPartsWhoseFilesAreGoneAreLeftUnlessTheyAreToBeSentAgain(t *testing.T) {
 					_, err := run(t, cfg)
 					lost, ok := errors.AsType[*batch.LostError](err)
 					if !ok || len(lost.Batches) > 0 || lost.Lines != lost.BareLines || !strings.Contains(err.Error(), dir) ||
-						!strings.Contains(err.Error(), "(batch batch_") || !strings.Contains(lost.Hint(), "--cancel --resubmit-lost") {
+						!strings.Contains(err.Error(), "(batch batch_") || !strings.Contains(lost.Hint(), "--cancel --redo lost") {
 						t.Fatalf("cancel %v: %v", cancel, err)
 					}
 					if named := slices.ContainsFunc(lost.Bare, func(s string) bool { return strings.Contains(s, first) }); !named {

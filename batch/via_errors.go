@@ -39,12 +39,12 @@ func (e *PendingError) Error() string {
 // Hint says what can be done.
 func (e *PendingError) Hint() string {
 	if e.LeftOut > 0 {
-		return "run it with the lines that it was begun with: the same --limit, or none"
+		return "run it with the lines that it was begun with: the same --max-items, or none"
 	}
 	if e.Lost == e.Parts {
-		return "the provider does not have them any more: --via batch-api --resubmit-lost pays for them again, and --cancel --resubmit-lost gives them up"
+		return "the provider does not have them any more: --batch --redo lost pays for them again, and --cancel --redo lost gives them up"
 	}
-	return "go on with --via batch-api, or call them off with --via batch-api --cancel, which keeps what is done"
+	return "go on with --batch, or call them off with --batch --cancel, which keeps what is done"
 }
 
 // pendingError is the error of a live run on an output with such parts; nil if none is pending.
@@ -117,9 +117,9 @@ func firstOf(names []string) string {
 // Hint says what can be done.
 func (e *LostError) Hint() string {
 	if len(e.Bare) > 0 {
-		return "put the files back and run the same again; or --resubmit-lost submits those lines again, though they may have been paid for, and --cancel --resubmit-lost gives them up"
+		return "put the files back and run the same again; or --redo lost submits those lines again, though they may have been paid for, and --cancel --redo lost gives them up"
 	}
-	return "if the key is of another project, go on with the one of before; --resubmit-lost submits them again, though they may have been paid for, and with --cancel gives them up"
+	return "if the key is of another project, go on with the one of before; --redo lost submits them again, though they may have been paid for, and with --cancel gives them up"
 }
 
 // lostError is the Desk's LostError as that of a run; nil if err is none.
@@ -177,11 +177,11 @@ func (e *RefusedError) Error() string {
 // Hint says what can be done.
 func (e *RefusedError) Hint() string {
 	if e.broken {
-		return "nothing of it was run: run the same again later, or with --via auto, which calls live what is refused"
+		return "nothing of it was run: run the same again later, or without --batch"
 	}
-	hint := "nothing of it was run: correct what the provider names and run the same again, or call the lines live with --via live"
+	hint := "nothing of it was run: correct what the provider names and run the same again, or send the items without --batch"
 	if e.Lines > e.Parts {
-		hint += "; where a part is too large for it, --batch-requests makes smaller ones"
+		hint += "; if a part is too large, bound it in the settings: providers: [{name: ..., batches: {requests: N}}]"
 	}
 	return hint
 }

@@ -206,7 +206,7 @@ func TestLinesThatARunLeavesOutStayPending(t *testing.T) {
 			less := cfg
 			change(&less)
 			_, err := batch.Open(less)
-			if pending, ok := errors.AsType[*batch.PendingError](err); !ok || pending.LeftOut != 15 || !strings.Contains(pending.Hint(), "--limit") {
+			if pending, ok := errors.AsType[*batch.PendingError](err); !ok || pending.LeftOut != 15 || !strings.Contains(pending.Hint(), "--max-items") {
 				t.Errorf("error %v", err)
 			}
 		}
@@ -246,7 +246,7 @@ func TestLostBatchesAreLeftUnlessTheyAreToBeSentAgain(t *testing.T) {
 		if rep.Batches.Lost != 1 || rep.Batches.Pending != 0 {
 			t.Errorf("%+v, want 1 lost, and none pending", rep.Batches)
 		}
-		if !strings.Contains(gone.Hint(), "--resubmit-lost") {
+		if !strings.Contains(gone.Hint(), "--redo lost") {
 			t.Error(gone.Hint())
 		}
 		cfg.Batches.Resubmit = true
@@ -276,7 +276,7 @@ func TestAPartThatIsRefusedLeavesItsLines(t *testing.T) {
 		if !ok || refused.Parts != 1 || refused.Lines != rep.Left() || rep.Done == 0 || !strings.Contains(err.Error(), "Invalid completion window") {
 			t.Fatalf("%+v, %v", rep.Report, err)
 		}
-		if !strings.Contains(refused.Hint(), "--batch-requests") { // nobody knows whether it was its size
+		if !strings.Contains(refused.Hint(), "requests: N") { // nobody knows whether it was its size
 			t.Error(refused.Hint())
 		}
 		f.tidy(t)

@@ -84,7 +84,7 @@ func warming(t testing.TB, f files, rt http.RoundTripper, slots int) batch.Confi
 	cfg := f.config(t, rt)
 	cfg.WarmUp = true
 	cfg.Scheduler = func(provider.Provider) (*sluice.Scheduler, error) {
-		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: slots}})
+		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: slots}})
 		if err == nil {
 			t.Cleanup(func() { s.Close() })
 		}

@@ -54,7 +54,7 @@ func (p *strict) enter(member int) bool {
 	}
 	p.level = min(p.burst, p.level+float64(p.limits.RPM)/60*now.Sub(p.at).Seconds())
 	p.at = now
-	if p.limits.RPM > 0 && p.level < 1-1e-9 || p.limits.Concurrent > 0 && p.open >= p.limits.Concurrent {
+	if p.limits.RPM > 0 && p.level < 1-1e-9 || p.limits.Concurrency > 0 && p.open >= p.limits.Concurrency {
 		p.refused++
 		return false
 	}
@@ -126,8 +126,8 @@ func TestSchedulersOfOneEngineKeepToOneLimit(t *testing.T) {
 		demand []int
 	}{
 		{"requests", sluice.Limits{RPM: 6000, Burst: time.Second}, 100, 100 * time.Millisecond, []int{60, 60, 60, 60}},
-		{"slots", sluice.Limits{Concurrent: 5}, 0, 50 * time.Millisecond, []int{10, 10, 10, 10}},
-		{"requests and slots, one wants most", sluice.Limits{RPM: 6000, Concurrent: 20, Burst: time.Second}, 100, 100 * time.Millisecond, []int{64, 2, 0, 0}},
+		{"slots", sluice.Limits{Concurrency: 5}, 0, 50 * time.Millisecond, []int{10, 10, 10, 10}},
+		{"requests and slots, one wants most", sluice.Limits{RPM: 6000, Concurrency: 20, Burst: time.Second}, 100, 100 * time.Millisecond, []int{64, 2, 0, 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onEngines(t, func(t *testing.T, at *cluster.Site) {
@@ -136,7 +136,7 @@ func TestSchedulersOfOneEngineKeepToOneLimit(t *testing.T) {
 				load(t, at, p, long, c.demand...)
 				most := c.burst + float64(c.limits.RPM)/60*long.Seconds()
 				if c.limits.RPM == 0 {
-					most = float64(c.limits.Concurrent) * long.Seconds() / c.takes.Seconds()
+					most = float64(c.limits.Concurrency) * long.Seconds() / c.takes.Seconds()
 				}
 				used, shares := float64(len(p.served))/most, p.shares(len(c.demand))
 				t.Logf("used %.2f, most open %d, refused %d, Jain %.3f, %v", used, p.most, p.refused, jain(shares), shares)

@@ -198,7 +198,7 @@ func together(tb testing.TB, members []member) []memberReport {
 //
 //	go test ./cluster -run '^$' -bench Members -benchtime 1x -timeout 0
 func BenchmarkMembers(b *testing.B) {
-	few, many := sluice.Limits{RPM: 50, Concurrent: 5}, sluice.Limits{RPM: 30_000}
+	few, many := sluice.Limits{RPM: 50, Concurrency: 5}, sluice.Limits{RPM: 30_000}
 	for _, c := range []struct {
 		name   string
 		limits sluice.Limits

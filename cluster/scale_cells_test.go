@@ -78,7 +78,7 @@ func (l *cellLease) set(share float64) {
 	rate := 0.99 * float64(w.s.Told.RPM) / 60
 	l.cell.shared.Exchange(w.now, "lease", &gate.Batch{Lane: scaleLane, Corrections: []limits.Correction{
 		{Account: true, Dimension: limits.Requests, Lo: math.Inf(-1), Hi: math.Inf(1), Rate: rate * share, Cap: max(0.1, rate*share)},
-		{Account: true, Dimension: limits.Concurrency, Slots: limits.SlotLimit{Limit: max(1, math.Floor(share*float64(w.s.Told.Concurrent)))}},
+		{Account: true, Dimension: limits.Concurrency, Slots: limits.SlotLimit{Limit: max(1, math.Floor(share*float64(w.s.Told.Concurrency)))}},
 	}})
 }
 
@@ -99,7 +99,7 @@ func (l *cellLease) report() {
 		}
 	}
 	l.wants += 0.5 * (float64(waiting) - l.wants)
-	wants, holds := l.wants, max(l.share, float64(open)/float64(w.s.Told.Concurrent))
+	wants, holds := l.wants, max(l.share, float64(open)/float64(w.s.Told.Concurrency))
 	there := w.s.Regions[l.cell.index].RoundTrip / 2
 	w.after(there, func() {
 		given := l.home.said(l.cell.index, wants, holds)

@@ -40,9 +40,9 @@ func (p *countingProvider) serve() (limits.Outcome, time.Duration) {
 	case storm:
 		p.refused++
 		return limits.Outcome{Kind: limits.RateLimit}, time.Millisecond
-	case w.s.Limits.Concurrent > 0 && p.open >= w.s.Limits.Concurrent:
+	case w.s.Limits.Concurrency > 0 && p.open >= w.s.Limits.Concurrency:
 		p.refused++
-		return limits.Outcome{Kind: limits.RateLimit, Dimension: limits.Concurrency, Limit: int64(w.s.Limits.Concurrent)}, time.Millisecond
+		return limits.Outcome{Kind: limits.RateLimit, Dimension: limits.Concurrency, Limit: int64(w.s.Limits.Concurrency)}, time.Millisecond
 	case p.rate > 0 && p.level < 1:
 		p.refused++
 		return limits.Outcome{Kind: limits.RateLimit, Dimension: limits.Requests, Readings: p.readings()}, time.Millisecond

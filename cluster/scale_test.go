@@ -30,7 +30,7 @@ func (w *world) result() scaleResult {
 	r.Limit60 = w.s.Limits.RPM + int(p.cap)
 	taken := float64(len(p.taken) - p.from)
 	r.Used = max(taken/(p.rate*w.s.For.Seconds()),
-		taken*(w.s.Latency+2*toProvider+jitter).Seconds()/(float64(w.s.Limits.Concurrent)*w.s.For.Seconds()))
+		taken*(w.s.Latency+2*toProvider+jitter).Seconds()/(float64(w.s.Limits.Concurrency)*w.s.For.Seconds()))
 	var sum, squares float64
 	n := 0
 	for _, m := range w.members {
@@ -89,8 +89,8 @@ const lan = 300 * time.Microsecond
 
 // TestManyMembersUseOneQuota has small cases of what BenchmarkScale shows.
 func TestManyMembersUseOneQuota(t *testing.T) {
-	small := limits.Limits{RPM: 50, Concurrent: 5, Burst: time.Second}
-	mid := limits.Limits{RPM: 6000, Concurrent: 150, Burst: time.Second}
+	small := limits.Limits{RPM: 50, Concurrency: 5, Burst: time.Second}
+	mid := limits.Limits{RPM: 6000, Concurrency: 150, Burst: time.Second}
 	far := 80 * time.Millisecond
 	for _, s := range []scale{
 		{Name: "50 RPM + 5 slots, even", Regions: near(alike(4, demand{Workers: 5})), Limits: small, Told: small, Latency: 3 * time.Second},

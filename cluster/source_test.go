@@ -214,7 +214,7 @@ func TestASourceEndsWhoseTaskIsElsewhere(t *testing.T) {
 func TestAWorkerEndsThoughItsLanePausesWhenTheRunIsOver(t *testing.T) {
 	terms := batch.Terms{Attempts: 2}
 	withJob(t, terms.Append(nil), func(t *testing.T, at *Cluster, k *Collector) {
-		sched, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+		sched, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 		if err != nil {
 			t.Fatal(err)
 		}

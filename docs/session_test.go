@@ -340,7 +340,7 @@ func (s *session) rewritten(text string) string {
 	}
 	text = local.ReplaceAllStringFunc(text, func(address string) string { return s.port(local.FindStringSubmatch(address)[1]) })
 	if gates.MatchString(text) && !strings.Contains(text, "--listen") && !strings.Contains(text, "--check") && !s.listens(text) {
-		text = strings.Replace(text, "sluice serve", "sluice serve --listen "+s.port("8787")+" --metrics-listen "+s.port("9464"), 1)
+		text = strings.Replace(text, "sluice serve", "sluice serve --listen "+s.port("8787")+" --metrics "+s.port("9464"), 1)
 	}
 	if strings.Contains(text, engineHost) {
 		if s.engine == "" {

@@ -31,13 +31,13 @@ var (
 	option     = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9][a-z0-9-]*)`)
 )
 
-// commands are those of the program with their flags, by their names, such as "serve key add".
+// commands are those of the program with their flags, by their names, such as "serve key".
 var commands = sync.OnceValue(func() map[string][]string {
 	all := make(map[string][]string)
 	var add func(words []string)
 	add = func(words []string) {
 		text, ok := help(words...)
-		if !ok {
+		if path := strings.Join(append([]string{"Usage: sluice"}, words...), " "); !ok || !strings.Contains(text, path) { // else it is the help of another
 			return
 		}
 		flags := []string{"help"}
@@ -45,12 +45,7 @@ var commands = sync.OnceValue(func() map[string][]string {
 			flags = append(flags, m[1])
 		}
 		all[strings.Join(words, " ")] = flags
-		_, listed, ok := strings.Cut(text, "Commands:\n")
-		if !ok {
-			return
-		}
-		listed, _, _ = strings.Cut(listed, "\n\n")
-		for _, m := range subcommand.FindAllStringSubmatch(listed, -1) {
+		for _, m := range subcommand.FindAllStringSubmatch(text, -1) {
 			add(append(slices.Clone(words), m[1]))
 		}
 	}
@@ -142,12 +137,12 @@ func TestCommandsAndFlagsOfDocumentsAreOnes(t *testing.T) {
 func TestWhatIsWrongWithCommandsIsFound(t *testing.T) {
 	for line, wrong := range map[string]bool{
 		"sluice run in.jsonl -o out.jsonl --rpm 5": false,
-		"sluice serve key add alice --weight 2":    false,
+		"sluice serve key alice":                   false,
 		"sluice exec --items F -- cmd --whatever":  false,
-		"sluice runs":                         true,
-		"sluice run --rpms 5":                 true,
-		"sluice serve key add alice --rpms 2": true,
-		"sluice plan --retry-failed":          true,
+		"sluice runs":                     true,
+		"sluice run --rpms 5":             true,
+		"sluice serve key alice --rpms 2": true,
+		"sluice plan --redo failed":       true,
 	} {
 		if err := known(line); (err != nil) != wrong {
 			t.Errorf("%s: %v", line, err)

@@ -30,16 +30,10 @@ type besieged struct {
 }
 
 func besiege(t *testing.T) *besieged {
-	b := &besieged{t: t, keys: make(map[string]string)}
-	file := gateway.KeyFile(filepath.Join(t.TempDir(), "keys.json"))
-	for _, one := range []gateway.Tenant{{Name: "listed", Models: []string{"m", "mod"}}, {Name: "poor", BudgetDay: 1}, {Name: "any"}} {
-		key, err := file.Add(one)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.keys[one.Name] = key
-	}
-	tenants, err := gateway.OpenTenants(gateway.TenantsConfig{Keys: file})
+	b := &besieged{t: t}
+	list, keys := withKeys([]gateway.Tenant{{Name: "listed", Models: []string{"m", "mod"}}, {Name: "poor", MaxCostDay: 1}, {Name: "any"}})
+	b.keys = keys
+	tenants, err := gateway.OpenTenants(gateway.TenantsConfig{Tenants: list, Spent: filepath.Join(t.TempDir(), "spent.json")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +48,7 @@ func besiege(t *testing.T) *besieged {
 		}
 		whole(w, chatAnswer)
 	}, func(s *setting) {
-		s.Tenants, s.Hosts, s.Origins = tenants, []string{"gateway.example"}, []string{"https://app.example"}
+		s.Tenants, s.Hosts = tenants, []string{"gateway.example"}
 		s.Models = map[string]string{"cheap": "dear"}
 		s.upstream.Models = map[string]string{"m": "m", "dear": "dear"}
 		s.Passthrough = []gateway.Passthrough{{Path: "/v1/files", Upstream: "up"}, {Path: "/v1/completions", Upstream: "up"}}
@@ -354,12 +348,12 @@ func TestHostAndOriginTricksAreRefused(t *testing.T) {
 	b.try(attack{line: "POST http://evil.example/v1/chat/completions", body: chat, status: 403}, "any") // it counts before Host
 	b.try(attack{headers: "X-Forwarded-Host: evil.example\r\n", body: chat, status: 200}, "any")
 	for headers, status := range map[string]int{
-		"Origin: null": 403, "Origin: ": 403, "Origin: https://evil.example": 403, "Origin: https://app.example.evil.example": 403, "Origin: http://app.example": 403,
-		"Origin: https://app.example:8443": 403, "Origin: https://evil.example/https://app.example": 403, "Origin: file://": 403, "Origin: http://127.0.0.1:1": 403,
-		"Origin: https://app.example\r\nOrigin: https://evil.example": 403, "Origin: http://localhost\r\nOrigin: https://evil.example": 403,
-		"Origin: https://app.example https://evil.example": 403, "Sec-Fetch-Site: cross-site": 403, "Sec-Fetch-Site: same-site": 403,
+		"Origin: null": 403, "Origin: ": 403, "Origin: https://evil.example": 403, "Origin: https://localhost.evil.example": 403,
+		"Origin: http://localhost:8443": 403, "Origin: https://evil.example/http://localhost": 403, "Origin: file://": 403, "Origin: http://127.0.0.1:1": 403,
+		"Origin: http://localhost\r\nOrigin: https://evil.example": 403,
+		"Origin: http://localhost https://evil.example":            403, "Sec-Fetch-Site: cross-site": 403, "Sec-Fetch-Site: same-site": 403,
 		"Origin: https://evil.example\r\nSec-Fetch-Site: same-origin": 403, "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\nReferer: http://localhost/": 403,
-		"Origin: https://app.example": 200, "Origin: https://APP.example": 200, "Origin: http://localhost": 200, "Sec-Fetch-Site: none": 200, "Sec-Fetch-Site: same-origin": 200,
+		"Origin: http://localhost": 200, "Origin: http://LOCALHOST": 200, "Sec-Fetch-Site: none": 200, "Sec-Fetch-Site: same-origin": 200,
 	} {
 		b.try(attack{headers: headers + "\r\n", body: chat, status: status}, "any")
 	}

@@ -15,14 +15,14 @@ import (
 type body struct {
 	memory []byte
 	users  atomic.Int32 // who may still read it: the call, and tries whose connection may still send after their answer came
-	limits Bodies
+	most   int64        // bytes
 	room   reservation
 
 	model edit // puts an upstream's own name of the model in the place of the one asked for; empty if it stands nowhere
 	usage edit // asks for the usage of a stream; empty if the client does, or nobody has to
 	parts []part
 
-	// Of a tenant that is bound to models or a budget:
+	// Of a tenant that is bound to models or a spending cap:
 	unknown    *string  // the first field that its endpoint does not have; nil: it has all
 	named      []string // models that it names beside the one, to answer in its place or to be asked; "" is one without a name
 	background bool     // the answer is made after the call is over
@@ -41,10 +41,10 @@ type part struct {
 }
 
 // readBody reads a request's body to its end. It fails as keepBody does.
-func readBody(w http.ResponseWriter, r *http.Request, limits Bodies, room reservation) (*body, error) {
-	now := time.Now()
-	from := &paced{r: r.Body, control: http.NewResponseController(w), begun: now, patience: limits.Patience, until: now.Add(limits.Patience)}
-	b, err := keepBody(from, r.ContentLength, limits, room)
+func readBody(w http.ResponseWriter, r *http.Request, cfg *Config, room reservation) (*body, error) {
+	now, patience := time.Now(), cfg.Deadlines.Body
+	from := &paced{r: r.Body, control: http.NewResponseController(w), begun: now, patience: patience, until: now.Add(patience)}
+	b, err := keepBody(from, r.ContentLength, cfg.maxBody(), room)
 	if err == nil && r.ContentLength != 0 {
 		from.end()
 	}
@@ -53,11 +53,11 @@ func readBody(w http.ResponseWriter, r *http.Request, limits Bodies, room reserv
 
 // keepBody keeps a body of that length, if it is not below 0. The caller closes what it returns. Beside errors of reading it fails with an
 // *http.MaxBytesError and errNoRoom.
-func keepBody(from io.Reader, length int64, limits Bodies, room reservation) (*body, error) {
-	if length > limits.Most {
-		return nil, &http.MaxBytesError{Limit: limits.Most}
+func keepBody(from io.Reader, length, most int64, room reservation) (*body, error) {
+	if length > most {
+		return nil, &http.MaxBytesError{Limit: most}
 	}
-	b := &body{limits: limits, room: room}
+	b := &body{most: most, room: room}
 	b.users.Store(1)
 	if length == 0 {
 		return b, nil
@@ -78,8 +78,8 @@ func keepBody(from io.Reader, length int64, limits Bodies, room reservation) (*b
 // Write takes the next bytes of the body.
 func (b *body) Write(p []byte) (n int, err error) {
 	length := int64(len(b.memory) + len(p))
-	if length > b.limits.Most {
-		return 0, &http.MaxBytesError{Limit: b.limits.Most}
+	if length > b.most {
+		return 0, &http.MaxBytesError{Limit: b.most}
 	}
 	if err := b.keep(length); err != nil {
 		return 0, err
@@ -93,7 +93,7 @@ func (b *body) keep(length int64) error {
 	if length <= int64(cap(b.memory)) {
 		return nil
 	}
-	size := min(max(length, 2*int64(cap(b.memory))), b.limits.Most) // what has no known length grows in few steps
+	size := min(max(length, 2*int64(cap(b.memory))), b.most) // what has no known length grows in few steps
 	if err := b.room.grow(size); err != nil {
 		return err
 	}
@@ -105,10 +105,10 @@ func (b *body) keep(length int64) error {
 // all of them before they read why. Who waits to be asked for its body is not, and what is too long or too slow is not waited for.
 func (s *state) takeRest(v *visit) {
 	r := v.r
-	if v.refused == "" || r.ContentLength == 0 || r.ContentLength > s.cfg.Bodies.Most || r.Header.Get("Expect") != "" || v.unread {
+	if v.refused == "" || r.ContentLength == 0 || r.ContentLength > s.cfg.maxBody() || r.Header.Get("Expect") != "" || v.unread {
 		return
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, s.cfg.Bodies.Most))
+	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, s.cfg.maxBody()))
 }
 
 // leastPace is how many bytes of a body must come each second, once its patience is over.

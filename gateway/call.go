@@ -106,7 +106,7 @@ const roomSoon = 5 * time.Second
 // take takes in the request's body.
 func (c *call) take() (bad *refusal) {
 	var err error
-	c.body, err = readBody(c.w, c.r, c.cfg.Bodies, c.room())
+	c.body, err = readBody(c.w, c.r, &c.cfg, c.room())
 	if bad = c.refusalOfBody(err); bad != nil && bad.status != http.StatusServiceUnavailable {
 		c.visit.unread = true
 		c.w.Header().Set("Connection", "close")
@@ -125,7 +125,7 @@ func (c *call) unpack(codings []string) (bad *refusal) {
 	c.g.unpacking.Lock()
 	defer c.g.unpacking.Unlock()
 	var err error
-	c.body, err = keepBody(coding.Reader(from, codings, c.cfg.Bodies.Most), -1, c.cfg.Bodies, c.room())
+	c.body, err = keepBody(coding.Reader(from, codings, c.cfg.maxBody()), -1, c.cfg.maxBody(), c.room())
 	if bad = c.refusalOfBody(err); bad != nil && bad.status == http.StatusBadRequest {
 		bad.message = fmt.Sprintf("the request body cannot be decompressed: it is not whole and valid %s", strings.Join(codings, ", "))
 		if slices.Contains(codings, "zstd") {
@@ -137,7 +137,7 @@ func (c *call) unpack(codings []string) (bad *refusal) {
 
 // room is for a body of the request.
 func (c *call) room() reservation {
-	return reservation{of: &c.g.rooms, tenant: &c.tenant.tenant.bodies, total: c.cfg.Bodies.MemoryTotal}
+	return reservation{of: &c.g.rooms, tenant: &c.tenant.tenant.bodies, total: c.cfg.MaxBodyMemory}
 }
 
 // refusalOfBody says to the client why its body was not taken in; nil if it was.
@@ -221,12 +221,12 @@ func (c *call) aside() *refusal {
 		field := shown(*c.body.unknown)
 		return &refusal{status: http.StatusBadRequest, kind: "invalid_request", field: field,
 			message: fmt.Sprintf("unknown field %q: tenant %s may send only fields that %s is known to have", field, name, c.route.name())}
-	case len(c.body.named) > 0 && c.tenant.terms.budgeted():
+	case len(c.body.named) > 0 && c.tenant.terms.capped():
 		return &refusal{status: http.StatusForbidden, kind: "price_unknown",
-			message: fmt.Sprintf("tenant %s has a budget, and what models cost is not known that a request names beside its own: leave them out", name)}
-	case c.body.background && c.tenant.terms.budgeted():
+			message: fmt.Sprintf("tenant %s has a spending cap, and the price of the other models that the request names is unknown: leave them out", name)}
+	case c.body.background && c.tenant.terms.capped():
 		return &refusal{status: http.StatusForbidden, kind: "price_unknown",
-			message: fmt.Sprintf("tenant %s has a budget, and what a response costs that is made in the background is told to nobody here: leave background out", name)}
+			message: fmt.Sprintf("tenant %s has a spending cap, and the cost of a response in the background is unknown: leave background out", name)}
 	}
 	for _, model := range c.body.named {
 		model = strings.TrimPrefix(model, "models/")

@@ -88,7 +88,7 @@ func TestAnAnswerOfWhichAPartIsLostIsTheConnectionsLast(t *testing.T) {
 
 func TestWhoIsRefusedBeforeTheBodyWasReadGetsTheAnswerWhole(t *testing.T) {
 	t.Parallel()
-	x := relay(t, "http://127.0.0.1:1", func(s *setting) { s.Bodies.Patience = time.Second })
+	x := relay(t, "http://127.0.0.1:1", func(s *setting) { s.Deadlines.Body = time.Second })
 	l := listen(t)
 	serve(t, x, l)
 	conn, err := net.Dial("tcp", l.Addr().String())

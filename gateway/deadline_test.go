@@ -299,7 +299,7 @@ func TestAnUpstreamThatKeepsFailingIsNotTakenForALimit(t *testing.T) {
 func TestACallThatGetsNoTurnIsNeverSent(t *testing.T) {
 	slow := base(func(w *piped, r *http.Request) { w.after(time.Hour-time.Minute, chatChunks) })
 	within(t, slow, func(s *setting) {
-		s.limits.Limits.Concurrent = 1
+		s.limits.Limits.Concurrency = 1
 		s.Deadlines = gateway.Deadlines{Queue: 30 * time.Second, FirstByte: 2 * time.Hour, Total: 3 * time.Hour}
 	}, func(t *testing.T, x *relayed) {
 		done := make(chan reply)
@@ -323,7 +323,7 @@ func TestAStreamMayBeAnsweredEarly(t *testing.T) {
 	early := func(s *setting) {
 		s.Routes = []gateway.Route{{Path: "/v1/messages"}, {Early: 5 * time.Second}}
 		s.Deadlines = gateway.Deadlines{FirstByte: 30 * time.Second}
-		s.limits.Limits.Concurrent = 1
+		s.limits.Limits.Concurrency = 1
 	}
 	slow := base(func(w *piped, r *http.Request) { w.after(26*time.Second, chatChunks); w.after(0, "data: [DONE]\n\n") })
 	within(t, slow, early, func(t *testing.T, x *relayed) {

@@ -46,7 +46,7 @@ func TestClientsThatDisconnectLeaveNothingBehind(t *testing.T) {
 		}
 		events(w, usageChunk+"\n\ndata: [DONE]\n\n")
 	}, func(s *setting) {
-		s.limits.Limits.Concurrent = 16
+		s.limits.Limits.Concurrency = 16
 		s.Routes = []gateway.Route{{Path: "/v1/messages", Drain: 20 * time.Millisecond, Early: time.Millisecond}}
 	})
 	// What stays open for the next call is there before the count.

@@ -26,8 +26,8 @@ type Config struct {
 	Base      http.RoundTripper // makes the exchanges. Default: provider.NewBase(256)
 	Header    http.Header       // is sent with every call, and wins over all others
 
-	// Tenants are those that may call, by their keys. Nil, or as long as they have no keys: whoever reaches the gateway, which is
-	// then for loopback alone. They are closed by who opened them, after the calls.
+	// Tenants are those that may call, by their keys. Nil, or if there never was one: whoever reaches the gateway, which is then for
+	// loopback alone. They are closed by who opened them, after the calls.
 	Tenants *Tenants
 
 	// Models are names under which models may be asked for, and what they stand for.
@@ -40,12 +40,13 @@ type Config struct {
 	Passthrough []Passthrough
 
 	Deadlines Deadlines
-	Bodies    Bodies
 
-	// Hosts are names by which the gateway may be addressed beside those of loopback, and Origins those of pages that may call
-	// it.
-	Hosts   []string
-	Origins []string
+	// MaxBodyMemory bounds the bytes that the bodies of all requests take in memory. A body may take a quarter of it. A tenant gets no
+	// more than is free beside, so one alone gets half. A request whose body has no room is refused with 503. Default 256 MiB
+	MaxBodyMemory int64
+
+	// Hosts are names by which the gateway may be addressed beside those of loopback.
+	Hosts []string
 
 	// Traffic is told of every request. Default: one of its own, for the dashboard alone.
 	Traffic *Traffic
@@ -61,29 +62,20 @@ type Deadlines struct {
 	Total     time.Duration // from when it is sent until the answer's end, over all tries. Default: not bounded
 
 	Write time.Duration // until the client takes what is written to it. Default 1 min
+	Body  time.Duration // until its request's body is there, and a second more for each 8 KiB that came. Default 30 s
 }
 
-// Bodies bound what is kept of requests.
-type Bodies struct {
-	Most int64 // bytes. Default 64 MiB
-
-	// MemoryTotal bounds the bytes that the bodies of all requests take. A tenant gets no more than is free beside, so one alone gets half.
-	// A request whose body has no room is refused with 503. Default 256 MiB, or twice Most if that is more.
-	MemoryTotal int64
-
-	// Patience is how long a body may take to come, and a second more for each 8 KiB that came. Default 30 s
-	Patience time.Duration
-}
+// maxBody is the longest body of a request, in bytes.
+func (c *Config) maxBody() int64 { return c.MaxBodyMemory / 4 }
 
 const (
 	usualQueue     = 5 * time.Minute
 	usualFirstByte = 10 * time.Minute
 	usualIdle      = 2 * time.Minute
 	usualWrite     = time.Minute
-	usualPatience  = 30 * time.Second
+	usualBody      = 30 * time.Second
 
-	usualMost        = 64 << 20
-	usualMemoryTotal = 256 << 20
+	defaultMaxBodyMemory = 256 << 20
 )
 
 // Gateway serves clients. It is safe for concurrent use.
@@ -116,7 +108,9 @@ func New(cfg Config) (*Gateway, error) {
 		g.log = slog.New(slog.DiscardHandler)
 	}
 	if g.tenants = cfg.Tenants; g.tenants == nil {
-		g.tenants = newTenants(TenantsConfig{})
+		if g.tenants, err = OpenTenants(TenantsConfig{}); err != nil {
+			return nil, err
+		}
 	}
 	g.weigh(s)
 	g.now.Store(s)
@@ -141,10 +135,6 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer on.takeRest(v)
 		defer v.leave()
 		refuse(v, provider.DialectOf(r), refusal{status: http.StatusForbidden, kind: "forbidden", message: text})
-		return
-	}
-	if on.guard.share(w.Header(), r) {
-		w.WriteHeader(http.StatusNoContent)
 		return
 	}
 	switch r.URL.Path {
@@ -215,7 +205,7 @@ func (s *state) patience(w http.ResponseWriter, r *http.Request) {
 	control, now := http.NewResponseController(w), time.Now()
 	_ = control.SetWriteDeadline(now.Add(s.cfg.Deadlines.Write)) // what has no connection needs none
 	if r.ContentLength != 0 {
-		_ = control.SetReadDeadline(now.Add(s.cfg.Bodies.Patience))
+		_ = control.SetReadDeadline(now.Add(s.cfg.Deadlines.Body))
 	}
 }
 

@@ -166,7 +166,7 @@ func credentials(r *http.Request) (all []string) {
 // see.
 func (c *call) providersKey() string {
 	for _, key := range credentials(c.r) {
-		if !strings.HasPrefix(key, KeyPrefix) && sha256.Sum256([]byte(key)) != c.tenant.terms.sum {
+		if !strings.HasPrefix(key, keyPrefix) && sha256.Sum256([]byte(key)) != c.tenant.terms.sum {
 			return key
 		}
 	}

@@ -55,7 +55,7 @@ func answer(t *testing.T, conn net.Conn) reply {
 func TestBadRequestsAreRefusedInTheClientsWords(t *testing.T) {
 	x, front := served(t, func(w http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s %s goes upstream", r.Method, r.URL)
-	}, func(s *setting) { s.Bodies.Most = 4 << 10 })
+	}, func(s *setting) { s.MaxBodyMemory = 16 << 10 })
 	for _, c := range []struct {
 		path, body string
 		status     int
@@ -131,7 +131,7 @@ func TestACompressedBodyIsSentDecompressed(t *testing.T) {
 }
 
 func TestABodyThatCannotBeDecompressedIsRefusedAsSuch(t *testing.T) {
-	x, front := served(t, func(w http.ResponseWriter, r *http.Request) { t.Error("it is sent") }, func(s *setting) { s.Bodies.Most = 1 << 20 })
+	x, front := served(t, func(w http.ResponseWriter, r *http.Request) { t.Error("it is sent") }, func(s *setting) { s.MaxBodyMemory = 4 << 20 })
 	chat, bomb := `{"model":"m","messages":[]}`, strings.Repeat(" ", 2<<20)
 	nested := packed(t, strings.Repeat(packed(t, "", "gzip"), 1<<17), "gzip") // holds nothing, in a layer that is too long
 	for _, c := range []struct {
@@ -233,7 +233,7 @@ func TestTheFramingOfARequestIsNotPassedOn(t *testing.T) {
 
 func TestABodyThatComesTooSlowlyIsRefused(t *testing.T) {
 	slow := base(func(w *piped, r *http.Request) { w.after(time.Minute, chatChunks); w.pw.Close() })
-	within(t, slow, func(s *setting) { s.Bodies.Patience = 10 * time.Second }, func(t *testing.T, x *relayed) {
+	within(t, slow, func(s *setting) { s.Deadlines.Body = 10 * time.Second }, func(t *testing.T, x *relayed) {
 		dial := wire(t, x)
 		const head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
 		for _, length := range []string{"Content-Length: 1000", "Content-Length: 5000000", "Transfer-Encoding: chunked"} {
@@ -319,7 +319,7 @@ func TestALongBodyThatIsNotNeededIsTakenAllTheSame(t *testing.T) {
 	t.Parallel()
 	_, front := served(t, func(w http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s %s goes upstream", r.Method, r.URL)
-	}, func(s *setting) { s.Bodies.Most = 32 << 20 })
+	}, func(s *setting) { s.MaxBodyMemory = 128 << 20 })
 	long := strings.Repeat("x", 30<<20) // more than the network keeps
 	for _, head := range []string{"Host: localhost", "Host: localhost\r\nConnection: close", "Host: localhost\r\nContent-Encoding: gzip", "Host: elsewhere.example"} {
 		conn := dial(t, front)

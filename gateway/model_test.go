@@ -29,7 +29,7 @@ type model struct {
 	luck       *rand.Rand // of what happens to the gateway; each call has its own
 	gateway    *gateway.Gateway
 	tenants    *gateway.Tenants
-	file       gateway.KeyFile
+	list       []gateway.Tenant
 	schedulers map[string]*sluice.Scheduler // by upstream
 	upstream   *modelUpstream
 	traffic    *gateway.Traffic
@@ -41,32 +41,28 @@ type model struct {
 }
 
 var modelTenants = []gateway.Tenant{
-	{Name: "plain", Weight: 3}, {Name: "narrow", Concurrent: modelSlots["narrow"], MaxQueue: 20},
-	{Name: "slow", RPM: 60, TPM: 100_000, MaxWait: 30 * time.Second}, {Name: "poor", BudgetDay: 0.02, Priority: "high"},
-	{Name: "rich", BudgetMonth: 100, RPM: 600, MaxWait: 5 * time.Second, Priority: "low"}, {Name: "rolled", Concurrent: 4, RPM: 300},
+	{Name: "plain", Weight: 3}, {Name: "narrow", Concurrency: modelSlots["narrow"], MaxQueue: 20},
+	{Name: "slow", RPM: 60, TPM: 100_000, MaxWait: 30 * time.Second}, {Name: "poor", MaxCostDay: 0.02, Priority: "high"},
+	{Name: "rich", MaxCostMonth: 100, RPM: 600, MaxWait: 5 * time.Second, Priority: "low"}, {Name: "rolled", Concurrency: 4, RPM: 300},
 }
 
 func newModel(t *testing.T, seed uint64) *model {
 	m := &model{t: t, luck: rand.New(rand.NewPCG(seed, 0)), schedulers: make(map[string]*sluice.Scheduler),
-		keys: make(map[string]string), records: make(map[string][]gateway.Record)}
+		records: make(map[string][]gateway.Record)}
 	m.upstream = &modelUpstream{t: t, seed: seed, sim: make(map[string]http.RoundTripper), bodies: make(map[string]string),
 		tries: make(map[string]uint64), open: make(map[*http.Request]bool)}
-	m.file = gateway.KeyFile(filepath.Join(t.TempDir(), "keys.json"))
 	must := func(err error) {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	var err error
-	for _, one := range modelTenants {
-		m.keys[one.Name], err = m.file.Add(one)
-		must(err)
-	}
-	m.tenants, err = gateway.OpenTenants(gateway.TenantsConfig{Keys: m.file})
+	m.list, m.keys = withKeys(modelTenants)
+	m.tenants, err = gateway.OpenTenants(gateway.TenantsConfig{Tenants: m.list, Spent: filepath.Join(t.TempDir(), "spent.json")})
 	must(err)
 	for _, name := range []string{"one", "two"} {
 		host := name + ".test"
-		server, err := sim.New(sim.Config{Seed: seed, RPM: 120, Concurrent: modelSlots[host], Latency: time.Second, OutputTokens: 20, Jitter: 1,
+		server, err := sim.New(sim.Config{Seed: seed, RPM: 120, Concurrency: modelSlots[host], Latency: time.Second, OutputTokens: 20, Jitter: 1,
 			Faults: sim.Faults{ServerError: .05, Overloaded: .05, Reset: .05, Hang: .03, Cut: .1, Throttled: .05}})
 		must(err)
 		m.upstream.sim[host] = server.Transport()
@@ -85,7 +81,7 @@ func newModel(t *testing.T, seed uint64) *model {
 
 // limits are those of an upstream, or fewer requests.
 func (m *model) limits(host string) sluice.Limits {
-	return sluice.Limits{Concurrent: modelSlots[host], RPM: 60 + m.luck.IntN(60)}
+	return sluice.Limits{Concurrency: modelSlots[host], RPM: 60 + m.luck.IntN(60)}
 }
 
 // config is another one each time.
@@ -129,15 +125,17 @@ func (m *model) disturb() (err error) {
 		err = s.Pause()
 		time.AfterFunc(time.Duration(m.luck.IntN(20))*time.Second, func() { _ = s.Resume() })
 	case 5:
-		rolled := modelTenants[len(modelTenants)-1]
-		if err = m.file.Revoke(rolled.Name); err != nil {
+		last := len(m.list) - 1
+		if err = m.tenants.Set(m.list[:last]); err != nil {
 			return err
 		}
 		time.Sleep(time.Duration(m.luck.IntN(3)) * time.Second)
-		rolled.RPM, rolled.Concurrent = m.luck.IntN(2)*300, m.luck.IntN(5)
+		rolled := &m.list[last]
+		rolled.RPM, rolled.Concurrency = m.luck.IntN(2)*300, m.luck.IntN(5)
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.keys[rolled.Name], err = m.file.Add(rolled)
+		m.keys[rolled.Name], rolled.KeySHA256 = gateway.NewKey()
+		err = m.tenants.Set(m.list)
 	}
 	return err
 }

@@ -20,9 +20,9 @@ func (c *call) passOn(p *Passthrough) {
 			message: "tenant " + c.tenant.terms.Name + " may ask for models that are named alone: this path names none"})
 		return
 	}
-	if c.tenant.terms.budgeted() {
+	if c.tenant.terms.capped() {
 		c.refuse(refusal{status: http.StatusForbidden, kind: "price_unknown",
-			message: "tenant " + c.tenant.terms.Name + " has a budget, and what a request of this path costs is not known"})
+			message: "tenant " + c.tenant.terms.Name + " has a spending cap, and the cost of a request of this path is unknown"})
 		return
 	}
 	if bad := c.take(); bad != nil {

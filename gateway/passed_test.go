@@ -21,7 +21,7 @@ func passing(r *tenantRig, tenant string) *http.Request {
 func TestPassedRequestsKeepToTheLimitsOfTheirTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTenantRig(t, rigConfig{
-			tenants: []gateway.Tenant{{Name: "a", RPM: 60, MaxWait: 30 * time.Second}, {Name: "b"}, {Name: "c", BudgetDay: 1}},
+			tenants: []gateway.Tenant{{Name: "a", RPM: 60, MaxWait: 30 * time.Second}, {Name: "b"}, {Name: "c", MaxCostDay: 1}},
 			gateway: gateway.Config{Passthrough: []gateway.Passthrough{{Path: "/v1/files", Upstream: "only"}}},
 		})
 		began := time.Now()
@@ -74,7 +74,7 @@ func TestTheKeyOfATenantIsNotPassedOnInPlaceOfItsProvidersKey(t *testing.T) {
 		}
 		for _, sent := range r.upstream.seen {
 			all := fmt.Sprint(sent.URL, sent.Header)
-			if strings.Contains(all, gateway.KeyPrefix) || !strings.Contains(all, "the-clients-own") {
+			if strings.Contains(all, "slk-") || !strings.Contains(all, "the-clients-own") {
 				t.Errorf("upstream got %s", all)
 			}
 		}
@@ -83,7 +83,7 @@ func TestTheKeyOfATenantIsNotPassedOnInPlaceOfItsProvidersKey(t *testing.T) {
 
 func TestAModelsListAndABudgetHoldHoweverABodySpellsThings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "listed", Models: []string{"m"}}, {Name: "poor", BudgetDay: 0.01}, {Name: "any"}}})
+		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "listed", Models: []string{"m"}}, {Name: "poor", MaxCostDay: 0.01}, {Name: "any"}}})
 		for _, c := range []struct {
 			tenant, body string
 			status       int

@@ -28,7 +28,7 @@ func comeAgain(w *httptest.ResponseRecorder, kind string) (time.Time, bool) {
 func TestWhenToComeAgainIsRoundedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(24*time.Hour - time.Minute) // the rig reads its file every 2 s: the day ends soon
-		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", BudgetDay: 0.00003}}})
+		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", MaxCostDay: 0.00003}}})
 		r.call("a", "")
 		midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
 		time.Sleep(time.Until(midnight) - 5*time.Second - 200*time.Microsecond)
@@ -47,7 +47,7 @@ func TestAFullQueueSaysWhenItsTurnWouldHaveCome(t *testing.T) {
 	exact := map[string]time.Duration{"requests": 1100 * time.Millisecond, "slots": 3 * time.Second}
 	for name, cfg := range map[string]rigConfig{
 		"requests": {sim: sim.Config{RPM: 60, Burst: time.Second}, limits: sluice.Limits{RPM: 60}},
-		"slots":    {sim: sim.Config{Concurrent: 3, Latency: 3 * time.Second}, limits: sluice.Limits{Concurrent: 3}},
+		"slots":    {sim: sim.Config{Concurrency: 3, Latency: 3 * time.Second}, limits: sluice.Limits{Concurrency: 3}},
 	} {
 		for _, others := range []int{0, 2} {
 			t.Run(fmt.Sprint(name, " and ", others, " others"), func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestARefusalIsInTimeAndNoFailureOfTheUpstream(t *testing.T) {
 		const lasts = 20 * time.Minute
 		r := newTenantRig(t, rigConfig{
 			sim:     sim.Config{Storms: []sim.Storm{{From: 10 * time.Second, To: 10*time.Second + lasts}}},
-			tenants: []gateway.Tenant{{Name: "a"}, {Name: "slow", RPM: 1, MaxWait: 30 * time.Second}, {Name: "brief", Concurrent: 1, MaxWait: 100 * time.Millisecond}},
+			tenants: []gateway.Tenant{{Name: "a"}, {Name: "slow", RPM: 1, MaxWait: 30 * time.Second}, {Name: "brief", Concurrency: 1, MaxWait: 100 * time.Millisecond}},
 			gateway: gateway.Config{Traffic: traffic},
 		})
 		begun := time.Now()

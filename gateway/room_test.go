@@ -38,7 +38,7 @@ func inPieces(text string) io.Reader {
 }
 
 func TestBodiesBeyondTheRoomAreRefusedForNow(t *testing.T) {
-	bodies := gateway.Bodies{Most: 2 << 20, MemoryTotal: 8 << 20}
+	const room = 8 << 20
 	for name, c := range map[string]struct {
 		size         int
 		chunked      bool
@@ -51,7 +51,7 @@ func TestBodiesBeyondTheRoomAreRefusedForNow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				answers := make(held)
-				r := newTenantRig(t, rigConfig{base: answers, tenants: equals(2), gateway: gateway.Config{Bodies: bodies}})
+				r := newTenantRig(t, rigConfig{base: answers, tenants: equals(2), gateway: gateway.Config{MaxBodyMemory: room}})
 				send := func(tenant, path string) *httptest.ResponseRecorder {
 					req := r.request(t.Context(), tenant)
 					text := strings.Replace(longBody(0, c.size-80), "alias", "m", 1)
@@ -84,7 +84,7 @@ func TestBodiesBeyondTheRoomAreRefusedForNow(t *testing.T) {
 				}
 				wait("tenant-0", c.alone)
 				wait("tenant-1", c.other)
-				if n := r.gateway.Taken(); n > bodies.MemoryTotal || n < int64((c.alone+c.other)*c.size/2) {
+				if n := r.gateway.Taken(); n > room || n < int64((c.alone+c.other)*c.size/2) {
 					t.Errorf("they take %d bytes", n)
 				}
 				if got := send("tenant-0", "/v1/messages"); got.Code != 503 || !strings.Contains(got.Body.String(), "overloaded_error") {

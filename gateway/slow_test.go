@@ -9,7 +9,7 @@ import (
 
 func TestABodyThatNobodyAsksForIsNotWaitedFor(t *testing.T) {
 	within(t, nil, func(s *setting) {
-		s.Bodies.Most = 4096
+		s.MaxBodyMemory = 4 * 4096
 	}, func(t *testing.T, x *relayed) {
 		dial := wire(t, x)
 		for _, head := range []string{

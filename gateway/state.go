@@ -26,24 +26,20 @@ func newState(cfg Config) (*state, error) {
 	if cfg.Upstreams == nil {
 		return nil, errors.New("gateway: Upstreams is nil")
 	}
-	d, b := &cfg.Deadlines, &cfg.Bodies
-	if d.Queue < 0 || d.FirstByte < 0 || d.Idle < 0 || d.Total < 0 || d.Write < 0 {
+	d := &cfg.Deadlines
+	if d.Queue < 0 || d.FirstByte < 0 || d.Idle < 0 || d.Total < 0 || d.Write < 0 || d.Body < 0 {
 		return nil, errors.New("gateway: a deadline is negative")
 	}
-	if b.Most < 0 || b.MemoryTotal < 0 || b.Patience < 0 {
-		return nil, errors.New("gateway: a bound of Bodies is negative")
+	if cfg.MaxBodyMemory < 0 {
+		return nil, errors.New("gateway: MaxBodyMemory is negative")
 	}
 	d.Queue, d.FirstByte = cmp.Or(d.Queue, usualQueue), cmp.Or(d.FirstByte, usualFirstByte)
 	d.Idle, d.Write = cmp.Or(d.Idle, usualIdle), cmp.Or(d.Write, usualWrite)
-	b.Most, b.Patience = cmp.Or(b.Most, usualMost), cmp.Or(b.Patience, usualPatience)
-	b.MemoryTotal = cmp.Or(b.MemoryTotal, max(usualMemoryTotal, 2*b.Most))
-	if b.MemoryTotal < b.Most {
-		return nil, errors.New("gateway: Bodies.MemoryTotal has no room for a body of Bodies.Most")
-	}
+	d.Body, cfg.MaxBodyMemory = cmp.Or(d.Body, usualBody), cmp.Or(cfg.MaxBodyMemory, defaultMaxBodyMemory)
 	if err := checkRoutes(&cfg); err != nil {
 		return nil, err
 	}
-	s := &state{cfg: cfg, guard: newGuard(cfg.Hosts, cfg.Origins), over: make(chan struct{}), listed: make(map[string]bool)}
+	s := &state{cfg: cfg, guard: newGuard(cfg.Hosts), over: make(chan struct{}), listed: make(map[string]bool)}
 	s.users.Store(1)
 	for _, name := range s.models() {
 		s.listed[name] = true

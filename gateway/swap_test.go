@@ -33,7 +33,7 @@ func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func newScheduler(t *testing.T, concurrent int) *sluice.Scheduler {
-	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: concurrent}})
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: concurrent}})
 	if err != nil {
 		t.Fatal(err)
 	}

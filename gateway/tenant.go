@@ -2,6 +2,10 @@ package gateway
 
 import (
 	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -14,28 +18,29 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Tenant is one that may call, and what it may. A zero field is its default, or no bound.
+// Tenant is a client of the gateway with its own key. A field that is zero is its default, or no limit.
 type Tenant struct {
-	Name string `json:"name"` // letters, digits, and . _ -
+	Name      string `yaml:"name"`       // letters, digits, and . _ -
+	KeySHA256 string `yaml:"key_sha256"` // of its key, in hexadecimal, as NewKey returns it
 
-	Weight   float64 `json:"weight,omitempty"`   // its share of what is contended, relative to others'. Default 1
-	Priority string  `json:"priority,omitempty"` // low, normal, high or critical. Default normal
+	Weight   float64 `yaml:"weight,omitempty"`   // its share of what is contended, relative to other tenants. Default 1
+	Priority string  `yaml:"priority,omitempty"` // low, normal, high or critical. Default normal
 
 	// Its own limits, over all models. Calls beyond them wait in front of the queue that tenants share.
-	RPM        int `json:"rpm,omitempty"`
-	TPM        int `json:"tpm,omitempty"`
-	Concurrent int `json:"concurrent,omitempty"`
+	RPM         int `yaml:"rpm,omitempty"`
+	TPM         int `yaml:"tpm,omitempty"`
+	Concurrency int `yaml:"concurrency,omitempty"`
 
-	// What its calls may cost, in US dollars, per day and month of UTC.
-	BudgetDay   float64 `json:"budget_day_usd,omitempty"`
-	BudgetMonth float64 `json:"budget_month_usd,omitempty"`
+	// Its spending caps, in US dollars, per day and month of UTC.
+	MaxCostDay   float64 `yaml:"max_cost_day,omitempty"`
+	MaxCostMonth float64 `yaml:"max_cost_month,omitempty"`
 
 	// Models are those that it may ask for, by the names that clients use or by those that they stand for; a * at the end stands
-	// for anything. None: all. A tenant with Models or a budget sends only fields that provider.Endpoint.HasField knows.
-	Models []string `json:"models,omitempty"`
+	// for anything. Nil: all. A tenant with Models or a spending cap sends only fields that provider.Endpoint.HasField knows.
+	Models []string `yaml:"models,omitempty"`
 
-	MaxQueue int           `json:"max_queue,omitempty"`   // calls that wait. Default 10,000
-	MaxWait  time.Duration `json:"max_wait_ns,omitempty"` // of a call for its turn. Default and most: Deadlines.Queue
+	MaxQueue int           `yaml:"max_queue,omitempty"` // calls that wait. Default 10,000
+	MaxWait  time.Duration `yaml:"-"`                   // of a call for its turn. Default and most: Deadlines.Queue
 }
 
 const usualMaxQueue = 10_000
@@ -44,54 +49,107 @@ var priorities = map[string]limits.Priority{"": limits.Normal, "low": limits.Low
 
 var tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Check says what is wrong with a tenant.
-func (t *Tenant) Check() error {
-	if !tenantName.MatchString(t.Name) {
-		return errors.New("a tenant's name has 1 to 64 letters, digits and . _ -, and begins with a letter or digit")
+// CheckTenants refuses tenants that a Gateway cannot serve. The error is about the returned field, such as [0].rpm.
+func CheckTenants(tenants []Tenant) (field string, err error) {
+	names, sums := make(map[string]bool), make(map[string]bool)
+	for i := range tenants {
+		t := &tenants[i]
+		field, err := t.check()
+		sum := strings.ToLower(t.KeySHA256)
+		switch {
+		case err != nil:
+		case names[t.Name]:
+			field, err = "name", fmt.Errorf("another tenant is named %s", t.Name)
+		case sums[sum]:
+			field, err = "key_sha256", errors.New("another tenant has this key")
+		}
+		if err != nil {
+			return fmt.Sprintf("[%d].%s", i, field), err
+		}
+		names[t.Name], sums[sum] = true, true
 	}
-	_, known := priorities[t.Priority]
-	switch {
-	case !(t.Weight >= 0) || t.Weight > 1e6:
-		return fmt.Errorf("tenant %s: weight %v: want a number above 0, and at most a million", t.Name, t.Weight)
-	case !known:
-		return fmt.Errorf("tenant %s: priority %q: want low, normal, high or critical", t.Name, t.Priority)
-	case t.RPM < 0 || t.TPM < 0 || t.Concurrent < 0:
-		return fmt.Errorf("tenant %s: a limit is negative", t.Name)
-	case !amount(t.BudgetDay) || !amount(t.BudgetMonth):
-		return fmt.Errorf("tenant %s: a budget is no sum of US dollars", t.Name)
-	case t.MaxQueue < 0 || t.MaxWait < 0:
-		return fmt.Errorf("tenant %s: a bound of its queue is negative", t.Name)
-	case slices.Contains(t.Models, "") || slices.Contains(t.Models, "*"):
-		return fmt.Errorf("tenant %s: a model has no name: leave the models out to allow all", t.Name)
-	}
-	return nil
+	return "", nil
 }
 
+// check refuses what no tenant is. The error is about the returned field.
+func (t *Tenant) check() (field string, err error) {
+	_, known := priorities[t.Priority]
+	sum, bad := hex.DecodeString(t.KeySHA256)
+	switch {
+	case !tenantName.MatchString(t.Name):
+		return "name", errors.New("want 1 to 64 letters, digits and . _ -, of which the first is a letter or digit")
+	case bad != nil || len(sum) != sha256.Size:
+		return "key_sha256", errors.New("want 64 hexadecimal digits, as `sluice serve key` prints them")
+	case !(t.Weight >= 0) || t.Weight > 1e6:
+		return "weight", errors.New("want a number above 0, at most a million")
+	case !known:
+		return "priority", errors.New("want low, normal, high or critical")
+	case !amount(t.MaxCostDay):
+		return "max_cost_day", errNotUSD
+	case !amount(t.MaxCostMonth):
+		return "max_cost_month", errNotUSD
+	case t.Models != nil && len(t.Models) == 0:
+		return "models", errors.New("none is listed: leave the field out to allow all")
+	case t.MaxWait < 0:
+		return "max_wait", errNegative
+	}
+	for _, count := range [...]struct {
+		field string
+		n     int
+	}{{"rpm", t.RPM}, {"tpm", t.TPM}, {"concurrency", t.Concurrency}, {"max_queue", t.MaxQueue}} {
+		if count.n < 0 {
+			return count.field, errNegative
+		}
+	}
+	for i, model := range t.Models {
+		if at := strings.IndexByte(model, '*'); model == "" || at == 0 || at >= 0 && at < len(model)-1 {
+			return fmt.Sprintf("models[%d]", i), errors.New("want a model's name, or its beginning and a * at the end, such as gpt-4o*")
+		}
+	}
+	return "", nil
+}
+
+var (
+	errNegative = errors.New("is below zero")
+	errNotUSD   = errors.New("want an amount of US dollars above zero")
+)
+
 func amount(usd float64) bool { return usd >= 0 && !math.IsInf(usd, 0) }
+
+const keyPrefix = "slk-" // of every key
+
+// NewKey returns a key of 256 random bits, and its SHA-256 in hexadecimal.
+func NewKey() (key, sha string) {
+	var secret [32]byte
+	_, _ = rand.Read(secret[:]) // it never fails
+	key = keyPrefix + base64.RawURLEncoding.EncodeToString(secret[:])
+	sum := sha256.Sum256([]byte(key))
+	return key, hex.EncodeToString(sum[:])
+}
 
 // tenantBurst spreads the calls of a tenant over the minute, since a pause until the minute is over may exceed its MaxWait.
 const tenantBurst = time.Second
 
 // limits are those of its own; false if it has none.
 func (t *Tenant) limits() (sluice.Limits, bool) {
-	if t.RPM == 0 && t.TPM == 0 && t.Concurrent == 0 {
+	if t.RPM == 0 && t.TPM == 0 && t.Concurrency == 0 {
 		return sluice.Limits{}, false
 	}
 	const unbounded = 1 << 30 // else the Scheduler would look for a limit that is not there
-	return sluice.Limits{RPM: t.RPM, TPM: t.TPM, Concurrent: cmp.Or(t.Concurrent, unbounded), Burst: tenantBurst}, true
+	return sluice.Limits{RPM: t.RPM, TPM: t.TPM, Concurrency: cmp.Or(t.Concurrency, unbounded), Burst: tenantBurst}, true
 }
 
-func (t *Tenant) budgeted() bool { return t.BudgetDay > 0 || t.BudgetMonth > 0 }
+func (t *Tenant) capped() bool { return t.MaxCostDay > 0 || t.MaxCostMonth > 0 }
 
 // bound reports whether requests are to name one model, and to say what they cost.
-func (t *Tenant) bound() bool { return len(t.Models) > 0 || t.budgeted() }
+func (t *Tenant) bound() bool { return len(t.Models) > 0 || t.capped() }
 
-// leastBudget is the smaller of the two; 0 if there is none.
-func (t *Tenant) leastBudget() float64 {
-	if t.BudgetDay > 0 && t.BudgetMonth > 0 {
-		return min(t.BudgetDay, t.BudgetMonth)
+// leastCap is the smaller of the two; 0 if there is none.
+func (t *Tenant) leastCap() float64 {
+	if t.MaxCostDay > 0 && t.MaxCostMonth > 0 {
+		return min(t.MaxCostDay, t.MaxCostMonth)
 	}
-	return max(t.BudgetDay, t.BudgetMonth)
+	return max(t.MaxCostDay, t.MaxCostMonth)
 }
 
 // allows reports whether the tenant may ask for a model by any of the names.

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// admission is what a call holds of its tenant's: a place in its queue, a permit of its own limits, a part of its budget. It is
+// admission is what a call holds of its tenant's: a place in its queue, a permit of its own limits, a part of its spending cap. It is
 // taken in this order, before anything of the upstreams', so that no two calls wait for each other.
 type admission struct {
 	tenant  *tenant
@@ -66,7 +66,7 @@ func (c *call) identify() *refusal {
 			told = "the gateway wants a key, and none came"
 		}
 		return &refusal{status: http.StatusUnauthorized, kind: "invalid_api_key",
-			message: told + ": keys are made by `sluice serve key add`, and sent in the place of the provider's"}
+			message: told + ": `sluice serve key` makes keys, which clients send in the place of the provider's"}
 	}
 	c.tenant = &admission{tenant: one, terms: one.terms.Load(), session: sessionOf(c.r.Header), withdrawn: make(chan struct{})}
 	c.visit.of(c.tenant.terms.Name)
@@ -230,7 +230,7 @@ func (c *call) wanted() sluice.Call {
 	return sluice.Call{Lane: c.model, Cost: c.request.Cost, Tenant: t.Name, Priority: priorities[t.Priority], Withdrawn: c.tenant.withdrawn}
 }
 
-// reserve takes what the call may cost out of its tenant's budget.
+// reserve holds what the call may cost below its tenant's spending cap.
 func (c *call) reserve() *refusal {
 	a := c.tenant
 	if a.tenant.purse == nil {
@@ -238,11 +238,11 @@ func (c *call) reserve() *refusal {
 	}
 	price := c.cfg.Upstreams.Price(c.model, c.route.endpoint)
 	if price == nil {
-		if !a.terms.budgeted() {
+		if !a.terms.capped() {
 			return nil
 		}
 		return &refusal{status: http.StatusForbidden, kind: "price_unknown",
-			message: fmt.Sprintf("tenant %s has a budget, and what the model %q costs is not known: give its upstream price_in and price_out",
+			message: fmt.Sprintf("tenant %s has a spending cap, and the price of model %q is unknown: give its upstream price_in and price_out",
 				a.terms.Name, shown(c.model))}
 	}
 	now := time.Now()
@@ -254,7 +254,7 @@ func (c *call) reserve() *refusal {
 		return nil
 	case until.IsZero():
 		return &refusal{status: http.StatusForbidden, kind: "quota_exhausted",
-			message: fmt.Sprintf("the call may cost %s, more than the whole budget of tenant %s: bound its output", prose.Dollars(e.Amount()[spend.USD]/spend.Dollar), a.terms.Name)}
+			message: fmt.Sprintf("the call may cost %s, more than the whole spending cap of tenant %s: bound its output", prose.Dollars(e.Amount()[spend.USD]/spend.Dollar), a.terms.Name)}
 	}
 	return a.spent(now, until)
 }
@@ -276,22 +276,22 @@ func (c *call) estimate(price *provider.Price) spend.Estimate {
 	return e
 }
 
-// spent refuses a call that has no room in its tenant's budget.
+// spent refuses a call that has no room below its tenant's spending cap.
 func (a *admission) spent(now, until time.Time) *refusal {
-	message := fmt.Sprintf("the budget of tenant %s is spent until %s", a.terms.Name, until.Format(time.RFC3339))
+	message := fmt.Sprintf("tenant %s has reached its spending cap until %s", a.terms.Name, until.Format(time.RFC3339))
 	if until.Sub(now) <= untilCallsEnd {
-		message = fmt.Sprintf("open calls of tenant %s may use the rest of its budget", a.terms.Name)
+		message = fmt.Sprintf("open calls of tenant %s may use the rest of its spending cap", a.terms.Name)
 	}
 	return &refusal{status: http.StatusTooManyRequests, kind: "quota_exhausted", after: until.Sub(now), message: message}
 }
 
-// spentError is the error of a try that the tenant's budget has no room for any more.
+// spentError is the error of a try that the tenant's spending cap has no room for any more.
 type spentError struct{ refusal refusal }
 
 // Error says so.
 func (e *spentError) Error() string { return e.refusal.message }
 
-// sends checks the tenant's budget at the instant of sending.
+// sends checks the tenant's spending cap at the instant of sending.
 func (a *admission) sends() error {
 	if a.budget.fits() {
 		return nil

@@ -18,7 +18,7 @@ import (
 
 func TestATenantsOwnLimitsHoldAndOthersDoNotWaitForThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "narrow", Concurrent: 2}, {Name: "slow", RPM: 60}, {Name: "free"}}})
+		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "narrow", Concurrency: 2}, {Name: "slow", RPM: 60}, {Name: "free"}}})
 		var calls sync.WaitGroup
 		for range 20 {
 			calls.Go(func() { r.call("narrow", "") })
@@ -46,7 +46,7 @@ func TestATenantsOwnLimitsHoldAndOthersDoNotWaitForThem(t *testing.T) {
 func TestRefusalsAtOnceSayWhenToComeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTenantRig(t, rigConfig{
-			tenants: []gateway.Tenant{{Name: "short", MaxQueue: 3, Concurrent: 1, MaxWait: 10 * time.Second}, {Name: "tokens", TPM: 60}, {Name: "long"}},
+			tenants: []gateway.Tenant{{Name: "short", MaxQueue: 3, Concurrency: 1, MaxWait: 10 * time.Second}, {Name: "tokens", TPM: 60}, {Name: "long"}},
 		})
 		refused := func(tenant, kind string, from, to time.Duration) {
 			t.Helper()
@@ -89,7 +89,7 @@ func TestRefusalsAtOnceSayWhenToComeAgain(t *testing.T) {
 
 func TestACallThatWaitsTooLongOrWhoseClientLeavesIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", Concurrent: 1, MaxWait: 10 * time.Second}, {Name: "b", MaxWait: 10 * time.Second}}})
+		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", Concurrency: 1, MaxWait: 10 * time.Second}, {Name: "b", MaxWait: 10 * time.Second}}})
 		if err := r.scheduler.Pause(); err != nil {
 			t.Fatal(err)
 		}
@@ -133,8 +133,8 @@ func TestACallThatWaitsTooLongOrWhoseClientLeavesIsForgotten(t *testing.T) {
 func TestCallsThatWaitEndWhenTheResetTurnsOutToLieTooFar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTenantRig(t, rigConfig{
-			sim: sim.Config{Latency: 3 * time.Second}, limits: sluice.Limits{Concurrent: 2},
-			tenants: []gateway.Tenant{{Name: "a"}, {Name: "b", Concurrent: 4}, {Name: "slow", MaxWait: 4 * time.Minute}},
+			sim: sim.Config{Latency: 3 * time.Second}, limits: sluice.Limits{Concurrency: 2},
+			tenants: []gateway.Tenant{{Name: "a"}, {Name: "b", Concurrency: 4}, {Name: "slow", MaxWait: 4 * time.Minute}},
 		})
 		var calls sync.WaitGroup
 		var asked atomic.Pointer[time.Time] // or the second pause came
@@ -180,7 +180,7 @@ func TestCallsThatWaitEndWhenTheResetTurnsOutToLieTooFar(t *testing.T) {
 func TestATenantOfHardlyAnyWeightIsToldToComeMuchLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTenantRig(t, rigConfig{
-			sim: sim.Config{Latency: 10 * time.Second}, limits: sluice.Limits{Concurrent: 1},
+			sim: sim.Config{Latency: 10 * time.Second}, limits: sluice.Limits{Concurrency: 1},
 			tenants: []gateway.Tenant{{Name: "light", Weight: 1e-300, MaxQueue: 12}, {Name: "heavy"}},
 		})
 		ctx, leave := context.WithCancel(t.Context())
@@ -208,7 +208,7 @@ func TestATenantOfHardlyAnyWeightIsToldToComeMuchLater(t *testing.T) {
 
 func TestARefusalSaysHowLongTheCallWasHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "narrow", Concurrent: 1, MaxWait: 100 * time.Millisecond}}})
+		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "narrow", Concurrency: 1, MaxWait: 100 * time.Millisecond}}})
 		var open sync.WaitGroup
 		open.Go(func() { r.call("narrow", "") })
 		synctest.Wait()
@@ -252,7 +252,7 @@ func TestARefusedRequestCountsForItsTenant(t *testing.T) {
 		models.Method, models.URL.Path, models.Body, models.ContentLength = http.MethodGet, "/v1/models", http.NoBody, 0
 		r.do(models)
 		stranger := r.request(t.Context(), "a")
-		stranger.Header.Set("Authorization", "Bearer "+gateway.KeyPrefix+"other")
+		stranger.Header.Set("Authorization", "Bearer slk-other")
 		r.do(stranger)
 		if got, want := fmt.Sprint(kinds), "[a ok a model_not_allowed a invalid_request a ok  invalid_api_key]"; got != want {
 			t.Errorf("%s, want %s", got, want)

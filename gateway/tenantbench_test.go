@@ -27,10 +27,10 @@ func (answering) RoundTrip(req *http.Request) (*http.Response, error) {
 func BenchmarkCall(b *testing.B) {
 	for name, tenants := range map[string][]gateway.Tenant{
 		"anyone": nil,
-		"tenant": {{Name: "a", BudgetDay: 1e9, TPM: 1 << 40, Concurrent: 1000}},
+		"tenant": {{Name: "a", MaxCostDay: 1e9, TPM: 1 << 40, Concurrency: 1000}},
 	} {
 		b.Run(name, func(b *testing.B) {
-			r := newTenantRig(b, rigConfig{sim: sim.Config{}, limits: sluice.Limits{Concurrent: 1000}, tenants: tenants})
+			r := newTenantRig(b, rigConfig{sim: sim.Config{}, limits: sluice.Limits{Concurrency: 1000}, tenants: tenants})
 			r.upstream.base, r.upstream.quiet = answering{}, true
 			b.ReportAllocs()
 			for b.Loop() {
@@ -58,7 +58,7 @@ func (s streaming) RoundTrip(req *http.Request) (*http.Response, error) {
 func BenchmarkStream(b *testing.B) {
 	text := strings.Repeat(`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"`+
 		strings.Repeat("word ", 50)+`"},"finish_reason":null}]}`+"\n\n", 257) + "data: [DONE]\n\n"
-	r := newTenantRig(b, rigConfig{sim: sim.Config{}, limits: sluice.Limits{Concurrent: 1000}, tenants: []gateway.Tenant{{Name: "a"}}})
+	r := newTenantRig(b, rigConfig{sim: sim.Config{}, limits: sluice.Limits{Concurrency: 1000}, tenants: []gateway.Tenant{{Name: "a"}}})
 	r.upstream.base, r.upstream.quiet = streaming{text}, true
 	b.ReportAllocs()
 	b.SetBytes(int64(len(text)))

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +20,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/wake"
 )
 
-// saveEvery is how often what tenants without a budget spent is written, and what other processes spent is taken in.
+// saveEvery is how often what tenants without a spending cap spent is written, and what other processes spent is taken in.
 const saveEvery = 2 * time.Second
 
 // gather is for how long what calls did cost is gathered before it is written.
@@ -28,7 +29,7 @@ const gather = 20 * time.Millisecond
 // purses are what tenants spent, of this day and this month of UTC. They are kept in a file, to which each process that
 // serves the same tenants adds its part.
 //
-// What a call with a budget may cost is in the file before it is sent. So that not every call has to write, the file is given a
+// What a call under a spending cap may cost is in the file before it is sent. So that not every call has to write, the file is given a
 // lead: it says that more was spent than was. Whoever is killed is charged for that lead and for what was in flight, and never too
 // little.
 type purses struct {
@@ -53,13 +54,13 @@ type purse struct {
 
 	mu         sync.Mutex
 	day, month spent
-	lead       float64 // that the file is given while calls with a budget come
+	lead       float64 // that the file is given while calls under a cap come
 	spends     bool    // such calls came since it was last looked
 }
 
 const (
 	leadCalls = 256  // a lead is what so many calls like the last may cost,
-	leadPart  = 0.01 // and at most such a part of a budget
+	leadPart  = 0.01 // and at most such a part of a cap
 )
 
 // spent is what was spent in a period, in US dollars.
@@ -103,7 +104,7 @@ func openPurses(path string, log *slog.Logger) (*purses, error) {
 	p.path = to
 	doc, err := readPurses(to)
 	if err != nil {
-		return nil, fmt.Errorf("%w: mend it, or remove it to begin all budgets anew", err)
+		return nil, err
 	}
 	p.takeIn(doc)
 	p.wg.Go(p.keep)
@@ -156,7 +157,7 @@ func (p *purses) keep() {
 			return
 		}
 		if err := p.save(); err != nil {
-			p.log.Error("budgets are not kept", "error", err)
+			p.log.Error("what tenants spent is not kept", "error", err)
 		}
 	}
 }
@@ -217,6 +218,9 @@ func (p *purses) saveLocked() error {
 		if err == nil {
 			p.takeIn(doc)
 		}
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(p.path), 0o700); err != nil {
 		return err
 	}
 	return atomicfile.Locked(context.Background(), p.path, func() error {
@@ -358,11 +362,11 @@ type reserved struct {
 }
 
 // reserve holds the estimate of a call, unless it does not fit: then it returns when to come again. That is never if the call alone
-// exceeds a budget, and soon if open calls hold the room.
+// exceeds a cap, and soon if open calls hold the room.
 func (p *purse) reserve(now time.Time, t *Tenant, e spend.Estimate) (r reserved, until time.Time, ok bool) {
 	p.mu.Lock()
 	r, until, ok = p.holdLocked(now, t, e)
-	behind := t.budgeted() && p.behindLocked()
+	behind := t.capped() && p.behindLocked()
 	p.mu.Unlock()
 	if ok && behind {
 		p.in.flush()
@@ -380,7 +384,7 @@ func (p *purse) holdLocked(now time.Time, t *Tenant, e spend.Estimate) (r reserv
 	day, month := p.roll(now)
 	need := e.Amount()
 	usd := need[spend.USD] / spend.Dollar
-	if t.BudgetDay > 0 && usd > t.BudgetDay || t.BudgetMonth > 0 && usd > t.BudgetMonth {
+	if t.MaxCostDay > 0 && usd > t.MaxCostDay || t.MaxCostMonth > 0 && usd > t.MaxCostMonth {
 		return r, time.Time{}, false
 	}
 	y, m, d := now.UTC().Date()
@@ -388,7 +392,7 @@ func (p *purse) holdLocked(now time.Time, t *Tenant, e spend.Estimate) (r reserv
 		spent *spent
 		limit float64
 		ends  time.Time
-	}{{&p.day, t.BudgetDay, time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)}, {&p.month, t.BudgetMonth, time.Date(y, m+1, 1, 0, 0, 0, 0, time.UTC)}} {
+	}{{&p.day, t.MaxCostDay, time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)}, {&p.month, t.MaxCostMonth, time.Date(y, m+1, 1, 0, 0, 0, 0, time.UTC)}} {
 		switch fits, later := period.spent.fits(period.limit, need); {
 		case !later:
 			until = period.ends
@@ -405,8 +409,8 @@ func (p *purse) holdLocked(now time.Time, t *Tenant, e spend.Estimate) (r reserv
 		s.held += usd
 	})
 	p.take(usd, day, month)
-	if t.budgeted() {
-		p.spends, p.lead = true, min(leadCalls*usd, leadPart*t.leastBudget())
+	if t.capped() {
+		p.spends, p.lead = true, min(leadCalls*usd, leadPart*t.leastCap())
 	}
 	return r, time.Time{}, true
 }
@@ -423,13 +427,13 @@ func (r *reserved) each(do func(*spent)) {
 
 // fits reports at the instant of sending whether the open calls still fit: responses may have shown since that they use more.
 func (r *reserved) fits() bool {
-	if r.purse == nil || !r.tenant.budgeted() {
+	if r.purse == nil || !r.tenant.capped() {
 		return true
 	}
 	r.purse.mu.Lock()
 	defer r.purse.mu.Unlock()
-	day, _ := r.purse.day.fits(r.tenant.BudgetDay, spend.Amount{})
-	month, _ := r.purse.month.fits(r.tenant.BudgetMonth, spend.Amount{})
+	day, _ := r.purse.day.fits(r.tenant.MaxCostDay, spend.Amount{})
+	month, _ := r.purse.month.fits(r.tenant.MaxCostMonth, spend.Amount{})
 	return day && month
 }
 
@@ -457,7 +461,7 @@ func (r *reserved) settle(charged bool) {
 		s.held -= r.usd
 	})
 	r.purse.take(usd, r.day, r.month)
-	behind := r.tenant.budgeted() && r.purse.behindLocked()
+	behind := r.tenant.capped() && r.purse.behindLocked()
 	r.purse.mu.Unlock()
 	if behind {
 		r.purse.in.soon()

@@ -53,7 +53,7 @@ func TestABudgetIsReservedSettledAndBeginsAnewEachDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(24*time.Hour - 2*time.Minute) // the rig reads its file every 2 s: the day ends soon
 		traffic := gateway.NewTraffic(gateway.TrafficConfig{})
-		r := newTenantRig(t, rigConfig{sim: sim.Config{OutputTokens: 5}, tenants: []gateway.Tenant{{Name: "a", BudgetDay: 0.0001}},
+		r := newTenantRig(t, rigConfig{sim: sim.Config{OutputTokens: 5}, tenants: []gateway.Tenant{{Name: "a", MaxCostDay: 0.0001}},
 			gateway: gateway.Config{Traffic: traffic}})
 		synctest.Wait()
 		var open sync.WaitGroup
@@ -98,7 +98,7 @@ func TestABudgetIsReservedSettledAndBeginsAnewEachDay(t *testing.T) {
 
 func TestCallsAtOnceDoNotOvershootABudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", BudgetMonth: 0.0002}}})
+		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", MaxCostMonth: 0.0002}}})
 		var calls sync.WaitGroup
 		for range 100 {
 			calls.Go(func() { r.do(r.request(t.Context(), "a")) })
@@ -124,8 +124,8 @@ func (p priced) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestABudgetIsExceededByTheOpenCallsAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const open, each, budget = 4, 0.02502, 0.1
-		r := newTenantRig(t, rigConfig{base: priced(`{"prompt_tokens":25000,"completion_tokens":10}`), limits: sluice.Limits{Concurrent: open},
-			tenants: []gateway.Tenant{{Name: "a", BudgetDay: budget}}})
+		r := newTenantRig(t, rigConfig{base: priced(`{"prompt_tokens":25000,"completion_tokens":10}`), limits: sluice.Limits{Concurrency: open},
+			tenants: []gateway.Tenant{{Name: "a", MaxCostDay: budget}}})
 		var calls sync.WaitGroup
 		var refused atomic.Int32
 		for range 100 {
@@ -145,7 +145,7 @@ func TestABudgetIsExceededByTheOpenCallsAtMost(t *testing.T) {
 // TestCallsThatDeclareNoMaximumHoldTheOutputThatIsUsual has one answer teach what the next may use.
 func TestCallsThatDeclareNoMaximumHoldTheOutputThatIsUsual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTenantRig(t, rigConfig{base: priced(`{"prompt_tokens":10,"completion_tokens":3000}`), tenants: []gateway.Tenant{{Name: "a", BudgetDay: 1}}})
+		r := newTenantRig(t, rigConfig{base: priced(`{"prompt_tokens":10,"completion_tokens":3000}`), tenants: []gateway.Tenant{{Name: "a", MaxCostDay: 1}}})
 		held := func() float64 {
 			before, _ := r.spentOf("a")
 			req := r.request(t.Context(), "a")
@@ -167,7 +167,7 @@ func TestCallsThatDeclareNoMaximumHoldTheOutputThatIsUsual(t *testing.T) {
 func TestAnAnswerWithoutUsageCostsItsEstimate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		traffic := gateway.NewTraffic(gateway.TrafficConfig{})
-		r := newTenantRig(t, rigConfig{base: priced(`null`), tenants: []gateway.Tenant{{Name: "a", BudgetDay: 1}}, gateway: gateway.Config{Traffic: traffic}})
+		r := newTenantRig(t, rigConfig{base: priced(`null`), tenants: []gateway.Tenant{{Name: "a", MaxCostDay: 1}}, gateway: gateway.Config{Traffic: traffic}})
 		r.call("a", "")
 		day, _ := r.spentOf("a")
 		if s := traffic.Snapshot().Recent[0]; !s.HasCost || s.Estimated == 0 || s.Estimated != s.Cost || !near(s.Cost, day) {
@@ -178,7 +178,7 @@ func TestAnAnswerWithoutUsageCostsItsEstimate(t *testing.T) {
 
 func TestWhatFailsCostsNothingAndWhatNobodyWaitedForIsEstimated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		failing := newTenantRig(t, rigConfig{sim: sim.Config{Faults: sim.Faults{ServerError: 1}}, tenants: []gateway.Tenant{{Name: "a", BudgetDay: 1, TPM: 6000}}})
+		failing := newTenantRig(t, rigConfig{sim: sim.Config{Faults: sim.Faults{ServerError: 1}}, tenants: []gateway.Tenant{{Name: "a", MaxCostDay: 1, TPM: 6000}}})
 		if w := failing.do(failing.request(t.Context(), "a")); w.Code < 500 {
 			t.Errorf("every call fails, and: %s", text(w))
 		}
@@ -186,7 +186,7 @@ func TestWhatFailsCostsNothingAndWhatNobodyWaitedForIsEstimated(t *testing.T) {
 			t.Errorf("a failed call did cost %v", day)
 		}
 		traffic := gateway.NewTraffic(gateway.TrafficConfig{})
-		r := newTenantRig(t, rigConfig{sim: sim.Config{PerToken: 100 * time.Millisecond}, tenants: []gateway.Tenant{{Name: "a", BudgetDay: 1}}, gateway: gateway.Config{Traffic: traffic}})
+		r := newTenantRig(t, rigConfig{sim: sim.Config{PerToken: 100 * time.Millisecond}, tenants: []gateway.Tenant{{Name: "a", MaxCostDay: 1}}, gateway: gateway.Config{Traffic: traffic}})
 		before := 0.0
 		for body, after := range map[string]time.Duration{chatBody: 100 * time.Millisecond, strings.Replace(chatBody, `"max_tokens":10`, `"max_tokens":1000,"stream":true`, 1): 2 * time.Second} {
 			ctx, cancel := contextAfter(t, after)
@@ -206,7 +206,7 @@ func TestWhatFailsCostsNothingAndWhatNobodyWaitedForIsEstimated(t *testing.T) {
 
 func TestABudgetNeedsPrices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", BudgetDay: 1}, {Name: "b", BudgetDay: 0.000001}, {Name: "c"}}})
+		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", MaxCostDay: 1}, {Name: "b", MaxCostDay: 0.000001}, {Name: "c"}}})
 		for tenant, want := range map[string]string{"a": "price_unknown", "b": "price_unknown", "c": ""} {
 			req := r.request(t.Context(), tenant)
 			req.Body, req.ContentLength = bodyOf(strings.Replace(chatBody, `"m"`, `"free"`, 1))
@@ -224,16 +224,18 @@ func TestABudgetNeedsPrices(t *testing.T) {
 func TestWhatWasSpentSurvivesAndIsSharedByProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		one := newTenantRig(t, rigConfig{dir: dir, tenants: []gateway.Tenant{{Name: "a", BudgetDay: 1}}})
-		two := newTenantRig(t, rigConfig{dir: dir})
+		one := newTenantRig(t, rigConfig{dir: dir, tenants: []gateway.Tenant{{Name: "a", MaxCostDay: 1}}})
+		two := newTenantRig(t, rigConfig{dir: dir, tenants: one.list})
 		two.keys = one.keys
 		a := usedUSD(t, one.call("a", "").Body.String(), one.call("a", "").Body.String())
 		b := usedUSD(t, two.call("a", "").Body.String())
 		time.Sleep(7 * time.Second) // until then the file has a lead
-		third, err := gateway.OpenTenants(gateway.TenantsConfig{Keys: one.file})
+		third, err := gateway.OpenTenants(gateway.TenantsConfig{Tenants: one.list, Spent: one.spent})
 		if err != nil {
 			t.Fatal(err)
 		}
+		one.set() // the settings have lost the tenant, and get it again
+		one.set(one.list...)
 		for name, of := range map[string]*gateway.Tenants{"one": one.tenants, "two": two.tenants, "a third": third} {
 			if s := of.States(); len(s) != 1 || !near(s[0].DayUSD, a+b) {
 				t.Errorf("%s says %+v: %v was spent", name, s, a+b)
@@ -242,13 +244,13 @@ func TestWhatWasSpentSurvivesAndIsSharedByProcesses(t *testing.T) {
 		if err := third.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := os.WriteFile(string(one.file)+".spent", []byte(`{"version":1,"ten`), 0o600); err != nil {
+		if err := os.WriteFile(one.spent, []byte(`{"version":1,"ten`), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := gateway.OpenTenants(gateway.TenantsConfig{Keys: one.file}); err == nil || !strings.Contains(err.Error(), ".spent") {
+		if _, err := gateway.OpenTenants(gateway.TenantsConfig{Tenants: one.list, Spent: one.spent}); err == nil || !strings.Contains(err.Error(), one.spent) {
 			t.Errorf("a damaged account is taken: %v", err)
 		}
-		if err := os.Remove(string(one.file) + ".spent"); err != nil {
+		if err := os.Remove(one.spent); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -261,11 +263,11 @@ func TestBudgetsBeginAnewAtMidnightOfUTC(t *testing.T) {
 		spent  time.Time
 		anew   time.Time
 	}{
-		{gateway.Tenant{BudgetDay: 1}, date(2026, 3, 1).Add(time.Hour), date(2026, 3, 2)},
-		{gateway.Tenant{BudgetDay: 1}, date(2026, 12, 31).Add(24*time.Hour - 1), date(2027, 1, 1)},
-		{gateway.Tenant{BudgetMonth: 1}, date(2026, 1, 1), date(2026, 2, 1)},
-		{gateway.Tenant{BudgetMonth: 1}, date(2028, 2, 29).Add(23 * time.Hour), date(2028, 3, 1)},
-		{gateway.Tenant{BudgetDay: 1, BudgetMonth: 1}, date(2026, 12, 5), date(2027, 1, 1)},
+		{gateway.Tenant{MaxCostDay: 1}, date(2026, 3, 1).Add(time.Hour), date(2026, 3, 2)},
+		{gateway.Tenant{MaxCostDay: 1}, date(2026, 12, 31).Add(24*time.Hour - 1), date(2027, 1, 1)},
+		{gateway.Tenant{MaxCostMonth: 1}, date(2026, 1, 1), date(2026, 2, 1)},
+		{gateway.Tenant{MaxCostMonth: 1}, date(2028, 2, 29).Add(23 * time.Hour), date(2028, 3, 1)},
+		{gateway.Tenant{MaxCostDay: 1, MaxCostMonth: 1}, date(2026, 12, 5), date(2027, 1, 1)},
 	} {
 		for _, zone := range []*time.Location{time.UTC, time.FixedZone("east", 9*3600), time.FixedZone("west", -7*3600)} {
 			purse := gateway.NewPurse()
@@ -287,12 +289,12 @@ func TestBudgetsBeginAnewAtMidnightOfUTC(t *testing.T) {
 // What a call may cost is written before it is sent, and more than that; what it did cost, once no others come.
 func TestACallIsInTheFileBeforeItIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", BudgetDay: 1}}})
+		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", MaxCostDay: 1}}})
 		written := func() float64 {
 			var doc struct {
 				Tenants map[string]struct{ Day struct{ USD float64 } }
 			}
-			b, err := os.ReadFile(string(r.file) + ".spent")
+			b, err := os.ReadFile(r.spent)
 			if err != nil || json.Unmarshal(b, &doc) != nil {
 				t.Fatalf("%v: %s", err, b)
 			}
@@ -315,7 +317,7 @@ func TestACallIsInTheFileBeforeItIsSent(t *testing.T) {
 
 func TestABudgetsFirstCallThatIsNotSentCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", BudgetDay: 1}}})
+		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", MaxCostDay: 1}}})
 		if err := r.scheduler.Pause(); err != nil {
 			t.Fatal(err)
 		}

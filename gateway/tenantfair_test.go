@@ -3,10 +3,8 @@ package gateway_test
 import (
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -73,7 +71,7 @@ func TestTenantsGetSharesByTheirWeights(t *testing.T) {
 	limited := map[string]rigConfig{
 		"few requests": {sim: sim.Config{RPM: 60, Burst: time.Second}, limits: sluice.Limits{RPM: 60},
 			gateway: gateway.Config{Deadlines: gateway.Deadlines{Queue: time.Hour}}},
-		"slots":    {sim: sim.Config{Concurrent: 8, Jitter: 0.3}, limits: sluice.Limits{Concurrent: 8}},
+		"slots":    {sim: sim.Config{Concurrency: 8, Jitter: 0.3}, limits: sluice.Limits{Concurrency: 8}},
 		"requests": {sim: sim.Config{RPM: 1800, Burst: time.Second}, limits: sluice.Limits{RPM: 1800}},
 	}
 	for name, cfg := range limited {
@@ -103,7 +101,7 @@ func TestTenantsGetSharesByTheirWeights(t *testing.T) {
 
 func TestEqualTenantsGetEqualSharesWhateverTheyOffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := rigConfig{sim: sim.Config{Concurrent: 8, Jitter: 0.3}, limits: sluice.Limits{Concurrent: 8}}
+		cfg := rigConfig{sim: sim.Config{Concurrency: 8, Jitter: 0.3}, limits: sluice.Limits{Concurrency: 8}}
 		var loads []load
 		tenants := suite.Size(4, 6)
 		for i := range tenants {
@@ -121,7 +119,7 @@ func TestEqualTenantsGetEqualSharesWhateverTheyOffer(t *testing.T) {
 func TestAnInteractiveCallPassesFiveHundredThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTenantRig(t, rigConfig{
-			sim: sim.Config{Concurrent: 4, Latency: time.Second, Jitter: 0.3}, limits: sluice.Limits{Concurrent: 4},
+			sim: sim.Config{Concurrency: 4, Latency: time.Second, Jitter: 0.3}, limits: sluice.Limits{Concurrency: 4},
 			tenants: []gateway.Tenant{{Name: "batch"}, {Name: "person", Priority: "high", Weight: 0.1}},
 		})
 		var calls sync.WaitGroup
@@ -150,7 +148,7 @@ func TestAnInteractiveCallPassesFiveHundredThatWait(t *testing.T) {
 func TestASessionDoesNotWaitForAnotherOnesQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, keyed := range []bool{true, false} {
-			cfg := rigConfig{sim: sim.Config{Concurrent: 4, Latency: time.Second, Jitter: 0.3}, limits: sluice.Limits{Concurrent: 4}}
+			cfg := rigConfig{sim: sim.Config{Concurrency: 4, Latency: time.Second, Jitter: 0.3}, limits: sluice.Limits{Concurrency: 4}}
 			if keyed {
 				cfg.tenants = []gateway.Tenant{{Name: "t"}}
 			}
@@ -180,23 +178,15 @@ func TestAChangedFileChangesSharesAndLimitsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTenantRig(t, rigConfig{
-			sim: sim.Config{Concurrent: 8, Jitter: 0.3}, limits: sluice.Limits{Concurrent: 8},
-			tenants: []gateway.Tenant{{Name: "one"}, {Name: "other"}, {Name: "narrow", Concurrent: 1}},
+			sim: sim.Config{Concurrency: 8, Jitter: 0.3}, limits: sluice.Limits{Concurrency: 8},
+			tenants: []gateway.Tenant{{Name: "one"}, {Name: "other"}, {Name: "narrow", Concurrency: 1}},
 		})
-		change := func(from, to string) {
-			b, err := os.ReadFile(string(r.file))
-			if err != nil || !strings.Contains(string(b), from) {
-				t.Fatalf("%s is not in %s: %v", from, b, err)
-			}
-			if err := os.WriteFile(string(r.file), []byte(strings.Replace(string(b), from, to, 1)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
 		loads := []load{{"one", 20, false}, {"other", 20, false}}
 		if sent := r.shares(time.Minute, loads...); jain(sent) < 0.99 {
 			t.Errorf("equal tenants had %v", sent)
 		}
-		change(`"name": "other"`, `"name": "other", "weight": 3`)
+		r.list[1].Weight = 3
+		r.set(r.list...)
 		sent := r.shares(time.Minute, loads...)
 		if ratio := float64(sent["other"]) / float64(sent["one"]); math.Abs(ratio-3) > 0.15 {
 			t.Errorf("with weights of 1 and 3 they had %v", sent)
@@ -207,8 +197,8 @@ func TestAChangedFileChangesSharesAndLimitsAtOnce(t *testing.T) {
 			calls.Go(func() { r.call("narrow", "") })
 		}
 		time.Sleep(100 * time.Millisecond)
-		change(`"concurrent": 1`, `"concurrent": 6`)
-		r.call("one", "") // whoever calls next
+		r.list[2].Concurrency = 6
+		r.set(r.list...)
 		begun := time.Now()
 		calls.Wait()
 		if took := time.Since(begun); took > 1200*time.Millisecond {

@@ -21,8 +21,8 @@ func TestCallsWhoseBudgetCannotBeWrittenDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) }) // after the gateway has ended: it may still read
-	r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", BudgetDay: 1}}})
-	path := string(r.file) + ".spent"
+	r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", MaxCostDay: 1}}})
+	path := r.spent
 	if err := syscall.Mkfifo(path, 0o600); err != nil { // who reads it waits until somebody writes
 		t.Skip(err)
 	}

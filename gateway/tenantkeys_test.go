@@ -2,19 +2,17 @@ package gateway_test
 
 import (
 	"cmp"
-	"errors"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/sluice-llm/sluice/gateway"
 )
@@ -123,26 +121,21 @@ func TestAWrongKeyIsRefusedInTheClientsDialect(t *testing.T) {
 
 func TestARevokedKeyEndsAtOnceAndOpenCallsGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "alice"}, {Name: "bob", Concurrent: 1}}})
+		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "alice"}, {Name: "bob", Concurrency: 1}}})
 		var open sync.WaitGroup
 		for range 3 { // one is sent, two wait
 			open.Go(func() { r.call("bob", "") })
 		}
 		synctest.Wait()
-		if err := r.file.Revoke("bob"); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Millisecond)
+		r.set(r.list[0])
 		if w := r.do(r.request(t.Context(), "bob")); w.Code != http.StatusUnauthorized {
 			t.Errorf("after it was revoked: %s", text(w))
 		}
 		r.call("alice", "")
 		open.Wait()
 
-		again, err := r.file.Add(gateway.Tenant{Name: "bob"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		again, sum := gateway.NewKey()
+		r.set(r.list[0], gateway.Tenant{Name: "bob", KeySHA256: sum})
 		if w := r.do(r.request(t.Context(), "bob")); w.Code != http.StatusUnauthorized {
 			t.Errorf("the old key came back with the name: %s", text(w))
 		}
@@ -151,24 +144,20 @@ func TestARevokedKeyEndsAtOnceAndOpenCallsGoOn(t *testing.T) {
 	})
 }
 
-func TestWhatHappensToTheFileNeverOpensTheGateway(t *testing.T) {
+func TestWhatHappensToTheTenantsNeverOpensTheGateway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "alice"}}})
-		path := string(r.file)
-		if err := os.WriteFile(path, []byte(`{"version":1,"keys":[{"name":`), 0o600); err != nil {
-			t.Fatal(err)
+		if err := r.tenants.Set([]gateway.Tenant{{Name: "bob"}}); err == nil {
+			t.Error("a tenant without a key is taken")
 		}
-		r.call("alice", "") // the version before goes on to hold
+		r.call("alice", "") // the tenants before go on to hold
 		if w := r.do(r.request(t.Context(), "")); w.Code != http.StatusUnauthorized {
-			t.Errorf("with a torn file: %s", text(w))
+			t.Errorf("with a wrong tenant: %s", text(w))
 		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Millisecond)
+		r.set()
 		for _, who := range []string{"alice", ""} {
 			if w := r.do(r.request(t.Context(), who)); w.Code != http.StatusUnauthorized {
-				t.Errorf("%q without a file: %s", who, text(w))
+				t.Errorf("%q without tenants: %s", who, text(w))
 			}
 		}
 	})
@@ -181,10 +170,8 @@ func TestTheFirstKeyClosesAGatewayThatNeededNone(t *testing.T) {
 			t.Error("keys are needed, and there are none")
 		}
 		r.call("", "")
-		key, err := r.file.Add(gateway.Tenant{Name: "alice"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		key, sum := gateway.NewKey()
+		r.set(gateway.Tenant{Name: "alice", KeySHA256: sum})
 		if w := r.do(r.request(t.Context(), "")); w.Code != http.StatusUnauthorized {
 			t.Errorf("without a key: %s", text(w))
 		}
@@ -193,88 +180,42 @@ func TestTheFirstKeyClosesAGatewayThatNeededNone(t *testing.T) {
 	})
 }
 
-func TestKeysAreKeptAsHashesForTheirOwnerAlone(t *testing.T) {
-	file := gateway.KeyFile(filepath.Join(t.TempDir(), "state", "keys.json"))
-	key, err := file.Add(gateway.Tenant{Name: "alice", Models: []string{"m"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(key) < len(gateway.KeyPrefix)+43 || !strings.HasPrefix(key, gateway.KeyPrefix) {
-		t.Errorf("a key of %d characters does not hold 256 bits", len(key))
-	}
-	entries, err := os.ReadDir(filepath.Dir(string(file)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		name := filepath.Join(filepath.Dir(string(file)), e.Name())
-		info, err := os.Stat(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
-			t.Errorf("%s has mode %v", e.Name(), info.Mode().Perm())
-		}
-		if b, _ := os.ReadFile(name); strings.Contains(string(b), key[len(gateway.KeyPrefix):]) {
-			t.Errorf("%s holds the key", e.Name())
-		}
-	}
-	if _, err := file.Add(gateway.Tenant{Name: "alice"}); err == nil {
-		t.Error("a second key of the same name was made")
-	}
-	if err := file.Revoke("bob"); !errors.Is(err, gateway.ErrNoTenant) {
-		t.Errorf("revoking what is not there: %v", err)
+func TestAKeyHolds256RandomBits(t *testing.T) {
+	key, sum := gateway.NewKey()
+	secret, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(key, "slk-"))
+	if other, _ := gateway.NewKey(); err != nil || len(secret) != 32 || key == other || sum != fmt.Sprintf("%x", sha256.Sum256([]byte(key))) {
+		t.Errorf("%s, %s, %v", key, sum, err)
 	}
 }
 
-func TestWritersOfTheFileDoNotLoseEachOthersKeys(t *testing.T) {
-	file := gateway.KeyFile(filepath.Join(t.TempDir(), "keys.json"))
-	var writers sync.WaitGroup
-	for i := range 20 {
-		writers.Go(func() {
-			if _, err := file.Add(gateway.Tenant{Name: fmt.Sprint("t", i)}); err != nil {
-				t.Error(err)
-			}
-		})
+func TestAWrongTenantIsNamedByItsField(t *testing.T) {
+	good := func(name string) gateway.Tenant {
+		return gateway.Tenant{Name: name, KeySHA256: strings.Repeat(name, 64)}
 	}
-	writers.Wait()
-	if all, err := file.Tenants(); err != nil || len(all) != 20 {
-		t.Errorf("%d tenants of 20 are there: %v", len(all), err)
-	}
-}
-
-func TestADamagedFileIsNamed(t *testing.T) {
-	sum := strings.Repeat("ab", 32)
-	docs := map[string]string{
-		"not JSON":       `{`,
-		"of the future":  `{"version":2,"keys":[]}`,
-		"unknown member": `{"version":1,"keys":[],"more":1}`,
-		"twice":          `{"version":1,"keys":[]}{}`,
-		"short hash":     `{"version":1,"keys":[{"name":"a","created_at":"2026-01-01T00:00:00Z","sha256":"abcd"}]}`,
-		"bad name":       `{"version":1,"keys":[{"name":"a/b","created_at":"2026-01-01T00:00:00Z","sha256":"` + sum + `"}]}`,
-		"bad limit":      `{"version":1,"keys":[{"name":"a","rpm":-1,"created_at":"2026-01-01T00:00:00Z","sha256":"` + sum + `"}]}`,
-		"same key": `{"version":1,"keys":[{"name":"a","created_at":"2026-01-01T00:00:00Z","sha256":"` + sum + `"},
-			{"name":"b","created_at":"2026-01-01T00:00:00Z","sha256":"` + sum + `"}]}`,
-	}
-	for name, doc := range docs {
-		path := filepath.Join(t.TempDir(), "keys.json")
-		if err := os.WriteFile(path, []byte(doc), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := gateway.OpenTenants(gateway.TenantsConfig{Keys: gateway.KeyFile(path)}); err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v", name, err)
+	for want, spoil := range map[string]func(*gateway.Tenant){
+		"":                   func(*gateway.Tenant) {},
+		"[1].name":           func(t *gateway.Tenant) { t.Name = "a/b" },
+		"[1].key_sha256":     func(t *gateway.Tenant) { t.KeySHA256 = "abcd" },
+		"[1].weight":         func(t *gateway.Tenant) { t.Weight = math.NaN() },
+		"[1].priority":       func(t *gateway.Tenant) { t.Priority = "urgent" },
+		"[1].rpm":            func(t *gateway.Tenant) { t.RPM = -1 },
+		"[1].max_cost_day":   func(t *gateway.Tenant) { t.MaxCostDay = -1 },
+		"[1].max_cost_month": func(t *gateway.Tenant) { t.MaxCostMonth = math.Inf(1) },
+		"[1].models":         func(t *gateway.Tenant) { t.Models = []string{} },
+		"[1].models[1]":      func(t *gateway.Tenant) { t.Models = []string{"gpt-4o*", "gpt-*-mini"} },
+		"[1].max_wait":       func(t *gateway.Tenant) { t.MaxWait = -1 },
+	} {
+		b := good("b")
+		spoil(&b)
+		if field, err := gateway.CheckTenants([]gateway.Tenant{good("a"), b}); field != want || (err == nil) != (want == "") {
+			t.Errorf("%s: %v, want %s", field, err, want)
 		}
 	}
-	if runtime.GOOS != "windows" {
-		path := filepath.Join(t.TempDir(), "keys.json")
-		if err := os.WriteFile(path, []byte(`{"version":1,"keys":[]}`), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := gateway.KeyFile(path).Tenants(); err == nil {
-			t.Error("a file that everybody may write is taken")
+	same := good("a")
+	same.Name = "b"
+	for want, other := range map[string]gateway.Tenant{"[1].name": good("a"), "[1].key_sha256": same} {
+		if field, err := gateway.CheckTenants([]gateway.Tenant{good("a"), other}); field != want || err == nil {
+			t.Errorf("%s: %v, want %s", field, err, want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,7 +26,8 @@ type tenantRig struct {
 	t         testing.TB
 	gateway   *gateway.Gateway
 	tenants   *gateway.Tenants
-	file      gateway.KeyFile
+	list      []gateway.Tenant
+	spent     string            // the file
 	keys      map[string]string // by tenant
 	scheduler *sluice.Scheduler
 	server    *sim.Server
@@ -78,7 +80,7 @@ type rigConfig struct {
 	api     string // of the provider. "" is openai-compatible
 	sim     sim.Config
 	limits  sluice.Limits
-	tenants []gateway.Tenant
+	tenants []gateway.Tenant // each gets a key, unless it has one
 	gateway gateway.Config
 	dir     string
 	base    http.RoundTripper // in place of the imitation
@@ -91,7 +93,7 @@ func newTenantRig(t testing.TB, cfg rigConfig) *tenantRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &tenantRig{t: t, keys: make(map[string]string), server: server, upstream: &recorder{base: cmp.Or[http.RoundTripper](cfg.base, server.Transport())}}
+	r := &tenantRig{t: t, server: server, upstream: &recorder{base: cmp.Or[http.RoundTripper](cfg.base, server.Transport())}}
 	p, _ := provider.Lookup(cmp.Or(cfg.api, "openai-compatible"))
 	if r.scheduler, err = sluice.New(sluice.Config{Limits: cfg.limits, Charge: p.Charge, CountsCached: p.CountsCached}); err != nil {
 		t.Fatal(err)
@@ -128,13 +130,9 @@ func newTenantRig(t testing.TB, cfg rigConfig) *tenantRig {
 	if cfg.dir == "" {
 		cfg.dir = t.TempDir()
 	}
-	r.file = gateway.KeyFile(filepath.Join(cfg.dir, "keys.json"))
-	for _, one := range cfg.tenants {
-		if r.keys[one.Name], err = r.file.Add(one); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if r.tenants, err = gateway.OpenTenants(gateway.TenantsConfig{Keys: r.file}); err != nil {
+	r.spent = filepath.Join(cfg.dir, "spent.json")
+	r.list, r.keys = withKeys(cfg.tenants)
+	if r.tenants, err = gateway.OpenTenants(gateway.TenantsConfig{Tenants: r.list, Spent: r.spent}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -148,6 +146,25 @@ func newTenantRig(t testing.TB, cfg rigConfig) *tenantRig {
 	}
 	t.Cleanup(r.nothingLeft)
 	return r
+}
+
+// withKeys returns tenants with a new key for each that has none, and those keys.
+func withKeys(tenants []gateway.Tenant) (all []gateway.Tenant, keys map[string]string) {
+	all, keys = slices.Clone(tenants), make(map[string]string)
+	for i := range all {
+		if one := &all[i]; one.KeySHA256 == "" {
+			keys[one.Name], one.KeySHA256 = gateway.NewKey()
+		}
+	}
+	return all, keys
+}
+
+// set replaces the tenants.
+func (r *tenantRig) set(tenants ...gateway.Tenant) {
+	r.t.Helper()
+	if err := r.tenants.Set(tenants); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // nothingLeft checks that every permit and place came back.

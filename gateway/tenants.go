@@ -7,11 +7,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,38 +20,36 @@ import (
 
 // TenantsConfig shapes Tenants.
 type TenantsConfig struct {
-	// Keys are the tenants and their keys. It is read again when it changes. What tenants spent is kept beside it, in a file
-	// whose name goes on with .spent. Required.
-	Keys KeyFile
+	Tenants []Tenant // none: whoever reaches the gateway may call
+
+	// Spent is a file that keeps what tenants spent, and that several processes may share. "": it is forgotten at the end.
+	Spent string
 
 	Logger *slog.Logger // nil discards
 }
 
-// Tenants are those that may call a Gateway, by their keys. As long as there never was a key, whoever reaches the gateway may.
+// Tenants are those that may call a Gateway, by their keys. As long as there never was a tenant, whoever reaches the gateway may.
 // It is safe for concurrent use.
 type Tenants struct {
-	cfg    TenantsConfig
 	log    *slog.Logger
 	purses *purses
 	models spend.Models // by name, of all tenants
 	anyone *tenant      // who needs no key
 	roster atomic.Pointer[roster]
-	looked atomic.Int64 // when the file was looked at last
 
 	mu         sync.Mutex
 	schedulers []*sluice.Scheduler // to be told of weights
 	closed     bool
 }
 
-// roster is what one version of the file says. It is not changed.
+// roster is one version of the tenants. It is not changed.
 type roster struct {
-	keyed  bool // there is a key, or was: nobody may call without
+	keyed  bool // there is a tenant, or was: nobody may call without a key
 	byHash map[[sha256.Size]byte]*tenant
 	byName map[string]*tenant
-	seen   fs.FileInfo // of the version; nil: there was no file
 }
 
-// tenant is one of them at work. It lives as long as its name is in the file.
+// tenant is one of them at work. It lives as long as its name is among the tenants.
 type tenant struct {
 	turns   turns
 	purse   *purse // nil: nobody keeps account of it
@@ -71,35 +66,22 @@ type terms struct {
 	limits *sluice.Scheduler // its own; nil: none
 }
 
-// OpenTenants reads the file, and goes on to keep account of what tenants spend until Close. It fails where the file is
-// damaged.
+// OpenTenants returns Tenants that keep account of what is spent until Close. It fails where a tenant or the file is wrong.
 func OpenTenants(cfg TenantsConfig) (*Tenants, error) {
-	if cfg.Keys == "" {
-		return nil, errors.New("gateway: TenantsConfig.Keys is empty")
-	}
-	t := newTenants(cfg)
-	seen, err := t.look()
-	if err != nil {
-		return nil, fmt.Errorf("keys: %w", err)
-	}
-	if t.purses, err = openPurses(string(cfg.Keys)+".spent", t.log); err != nil {
-		return nil, err
-	}
-	if err := t.load(seen); err != nil {
-		return nil, errors.Join(err, t.Close())
-	}
-	return t, nil
-}
-
-// newTenants returns Tenants without a file: anyone may call.
-func newTenants(cfg TenantsConfig) *Tenants {
-	t := &Tenants{cfg: cfg, log: cfg.Logger, anyone: &tenant{}}
+	t := &Tenants{log: cfg.Logger, anyone: &tenant{}}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
 	t.anyone.terms.Store(&terms{})
 	t.roster.Store(&roster{})
-	return t
+	var err error
+	if t.purses, err = openPurses(cfg.Spent, t.log); err != nil {
+		return nil, err
+	}
+	if err := t.Set(cfg.Tenants); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
 }
 
 // Keyed reports whether who calls needs a key.
@@ -160,7 +142,7 @@ func (t *Tenants) Close() error {
 	closed := t.closed
 	t.closed = true
 	t.mu.Unlock()
-	if closed || t.purses == nil {
+	if closed {
 		return nil
 	}
 	return t.purses.close()
@@ -170,7 +152,6 @@ func (t *Tenants) Close() error {
 //
 // The key is looked up by its hash, so that how long that takes says nothing of how much of a guess was right.
 func (t *Tenants) identify(keys []string) (*tenant, bool) {
-	t.refresh()
 	known := t.roster.Load()
 	if !known.keyed {
 		return t.anyone, true
@@ -188,61 +169,20 @@ func (t *Tenants) identify(keys []string) (*tenant, bool) {
 	return nil, false
 }
 
-// look is which version of the file is there; nil is none.
-func (t *Tenants) look() (fs.FileInfo, error) {
-	info, err := os.Stat(string(t.cfg.Keys))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+// Set replaces the tenants, from the next call on. Open calls go on. A tenant of a name that was there before keeps its queue, and
+// what it spent counts on. Without any tenant nobody may call, if there was one before.
+func (t *Tenants) Set(tenants []Tenant) error {
+	if field, err := CheckTenants(tenants); err != nil {
+		return fmt.Errorf("gateway: Tenants%s: %w", field, err)
 	}
-	return info, err
-}
-
-// lookAgain is how soon the file is looked at again.
-const lookAgain = time.Millisecond
-
-// refresh reads the file if it is another one than before. What cannot be read leaves things as they are.
-func (t *Tenants) refresh() {
-	now, last := time.Now().UnixNano(), t.looked.Load()
-	if t.cfg.Keys == "" || now >= last && now-last < int64(lookAgain) || !t.looked.CompareAndSwap(last, now) {
-		return
-	}
-	seen, err := t.look()
-	if err != nil || sameVersion(seen, t.roster.Load().seen) {
-		return
-	}
-	if err := t.load(seen); err != nil {
-		t.log.Error("the new keys are refused, and those before go on to hold", "error", err)
-	}
-}
-
-func sameVersion(a, b fs.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
-}
-
-// load reads the file, which was looked at before, so that what comes later is seen as another version. A file that was taken
-// away ends all keys.
-func (t *Tenants) load(seen fs.FileInfo) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.roster.Load()
-	if before.seen != nil && sameVersion(seen, before.seen) {
-		return nil // somebody else was faster
-	}
-	doc, err := t.cfg.Keys.read()
-	if err != nil {
-		same := *before
-		same.seen = seen // it is not read again and again
-		t.roster.Store(&same)
-		return err
-	}
 	next := &roster{
-		keyed:  before.keyed || len(doc.Keys) > 0,
-		byHash: make(map[[sha256.Size]byte]*tenant), byName: make(map[string]*tenant), seen: seen,
+		keyed:  before.keyed || len(tenants) > 0,
+		byHash: make(map[[sha256.Size]byte]*tenant), byName: make(map[string]*tenant),
 	}
-	for _, k := range doc.Keys {
+	for _, k := range tenants {
 		one := before.byName[k.Name]
 		if one == nil {
 			one = &tenant{purse: t.purses.of(k.Name)}
@@ -258,10 +198,10 @@ func (t *Tenants) load(seen fs.FileInfo) error {
 	return nil
 }
 
-// update makes what the file says hold for calls from now on.
-func (t *tenant) update(k KeyedTenant) error {
-	next := &terms{Tenant: k.Tenant}
-	if _, err := hex.Decode(next.sum[:], []byte(strings.ToLower(k.SHA256))); err != nil {
+// update has calls from now on have those terms.
+func (t *tenant) update(k Tenant) error {
+	next := &terms{Tenant: k}
+	if _, err := hex.Decode(next.sum[:], []byte(k.KeySHA256)); err != nil {
 		return err
 	}
 	before := t.terms.Load()

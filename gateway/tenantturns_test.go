@@ -115,8 +115,8 @@ func TestSessionsAreServedByWorkAndNotByCalls(t *testing.T) {
 func TestTheWaitsOfACallAreBoundTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTenantRig(t, rigConfig{
-			sim: sim.Config{Latency: 6 * time.Second}, limits: sluice.Limits{Concurrent: 100},
-			tenants: []gateway.Tenant{{Name: "one", Concurrent: 1, MaxWait: 10 * time.Second}, {Name: "many", Concurrent: 20, MaxWait: 10 * time.Second}},
+			sim: sim.Config{Latency: 6 * time.Second}, limits: sluice.Limits{Concurrency: 100},
+			tenants: []gateway.Tenant{{Name: "one", Concurrency: 1, MaxWait: 10 * time.Second}, {Name: "many", Concurrency: 20, MaxWait: 10 * time.Second}},
 		})
 		var calls sync.WaitGroup
 		for range 2 { // until some calls were taken, few are sent at once

@@ -31,7 +31,7 @@ var dimensions = [NumDimensions]struct {
 	amount  func(Usage) int
 }{
 	AnyDimension:   {amount: Usage.none},
-	Concurrency:    {"concurrent", "concurrent requests", 0, Usage.none},
+	Concurrency:    {"concurrency", "concurrent requests", 0, Usage.none},
 	Requests:       {"rpm", "requests", time.Minute, Usage.one},
 	Tokens:         {"tpm", "tokens", time.Minute, Usage.total},
 	InputTokens:    {"itpm", "input tokens", time.Minute, func(u Usage) int { return u.Input }},
@@ -110,21 +110,21 @@ func (d Dimension) Help() string {
 // Field returns the name of the field of Limits that has the limit.
 func (d Dimension) Field() string {
 	if d == Concurrency {
-		return "Concurrent"
+		return "Concurrency"
 	}
 	return strings.ToUpper(d.String())
 }
 
 // Limits is what a provider allows. A zero field is unknown, not unlimited. A negative one is an error.
 type Limits struct {
-	RPM        int           `json:"rpm,omitempty"`        // requests per minute
-	TPM        int           `json:"tpm,omitempty"`        // tokens per minute, input and output together
-	ITPM       int           `json:"itpm,omitempty"`       // input tokens per minute
-	OTPM       int           `json:"otpm,omitempty"`       // output tokens per minute
-	RPD        int           `json:"rpd,omitempty"`        // requests per day
-	TPD        int           `json:"tpd,omitempty"`        // tokens per day
-	Concurrent int           `json:"concurrent,omitempty"` // requests in flight
-	Burst      time.Duration `json:"burst,omitempty"`      // the refill that the provider's token buckets hold, for example 10 s of a minute's limit
+	RPM         int           `json:"rpm,omitempty"`         // requests per minute
+	TPM         int           `json:"tpm,omitempty"`         // tokens per minute, input and output together
+	ITPM        int           `json:"itpm,omitempty"`        // input tokens per minute
+	OTPM        int           `json:"otpm,omitempty"`        // output tokens per minute
+	RPD         int           `json:"rpd,omitempty"`         // requests per day
+	TPD         int           `json:"tpd,omitempty"`         // tokens per day
+	Concurrency int           `json:"concurrency,omitempty"` // requests in flight
+	Burst       time.Duration `json:"burst,omitempty"`       // the refill that the provider's token buckets hold, for example 10 s of a minute's limit
 
 	// Limits with a period that differs from a minute, in place of RPM and TPM.
 	Requests Window `json:"requests,omitzero"`
@@ -133,7 +133,7 @@ type Limits struct {
 
 // At returns a pointer to the limit of a dimension; nil if it has none.
 func (l *Limits) At(d Dimension) *int {
-	all := [NumDimensions]*int{nil, &l.Concurrent, &l.RPM, &l.TPM, &l.ITPM, &l.OTPM, &l.RPD, &l.TPD}
+	all := [NumDimensions]*int{nil, &l.Concurrency, &l.RPM, &l.TPM, &l.ITPM, &l.OTPM, &l.RPD, &l.TPD}
 	if d >= NumDimensions {
 		return nil
 	}
@@ -148,24 +148,24 @@ func (l *Limits) All() iter.Seq2[Dimension, *int] {
 				return
 			}
 		}
-		yield(Concurrency, &l.Concurrent)
+		yield(Concurrency, &l.Concurrency)
 	}
 }
 
 // Each is a value for each dimension.
 type Each[T any] struct {
-	RPM        T `json:"rpm,omitempty" yaml:"rpm"`
-	TPM        T `json:"tpm,omitempty" yaml:"tpm"`
-	ITPM       T `json:"itpm,omitempty" yaml:"itpm"`
-	OTPM       T `json:"otpm,omitempty" yaml:"otpm"`
-	RPD        T `json:"rpd,omitempty" yaml:"rpd"`
-	TPD        T `json:"tpd,omitempty" yaml:"tpd"`
-	Concurrent T `json:"concurrent,omitempty" yaml:"concurrent"`
+	RPM         T `json:"rpm,omitempty" yaml:"rpm"`
+	TPM         T `json:"tpm,omitempty" yaml:"tpm"`
+	ITPM        T `json:"itpm,omitempty" yaml:"itpm"`
+	OTPM        T `json:"otpm,omitempty" yaml:"otpm"`
+	RPD         T `json:"rpd,omitempty" yaml:"rpd"`
+	TPD         T `json:"tpd,omitempty" yaml:"tpd"`
+	Concurrency T `json:"concurrency,omitempty" yaml:"concurrency"`
 }
 
 // At returns a pointer to the value of a dimension; nil if it has none.
 func (e *Each[T]) At(d Dimension) *T {
-	all := [NumDimensions]*T{nil, &e.Concurrent, &e.RPM, &e.TPM, &e.ITPM, &e.OTPM, &e.RPD, &e.TPD}
+	all := [NumDimensions]*T{nil, &e.Concurrency, &e.RPM, &e.TPM, &e.ITPM, &e.OTPM, &e.RPD, &e.TPD}
 	if d >= NumDimensions {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 func TestEveryDimensionHasANameAFieldAndAWindow(t *testing.T) {
-	l := limits.Limits{RPM: 2, TPM: 3, ITPM: 4, OTPM: 5, RPD: 6, TPD: 7, Concurrent: 1}
+	l := limits.Limits{RPM: 2, TPM: 3, ITPM: 4, OTPM: 5, RPD: 6, TPD: 7, Concurrency: 1}
 	for d := limits.Concurrency; d < limits.NumDimensions; d++ {
 		var read limits.Dimension
 		if err := read.UnmarshalText([]byte(d.String())); err != nil || read != d || *l.At(d) != int(d) {

@@ -18,7 +18,7 @@ const usualBurst = time.Second
 func (p *Plan) slots() int {
 	open := p.Throughput * (p.Workload.Latency + p.Limits.Burst).Minutes()
 	n := math.Ceil(open + 3*math.Sqrt(open))
-	if limit := p.Limits.Concurrent; limit > 0 {
+	if limit := p.Limits.Concurrency; limit > 0 {
 		n = min(n, float64(limit))
 	}
 	if p.Workload.Requests > 0 {

@@ -31,16 +31,16 @@ type job struct {
 
 func jobs() []job {
 	const s = time.Second
-	a := sim.Config{RPM: 900, Burst: 15 * s, Concurrent: 30, Latency: 200 * time.Millisecond}
+	a := sim.Config{RPM: 900, Burst: 15 * s, Concurrency: 30, Latency: 200 * time.Millisecond}
 	with := func(c sim.Config, change func(*sim.Config)) sim.Config {
 		change(&c)
 		return c
 	}
-	told := sluice.Limits{RPM: 900, Concurrent: 30}
+	told := sluice.Limits{RPM: 900, Concurrency: 30}
 	return []job{
 		{name: "A requests bound", scenario: plan.Scenario{Provider: a, Told: told}, items: 400, body: short},
-		{name: "B tokens bound", scenario: plan.Scenario{Provider: sim.Config{TPM: 90000, Burst: 10 * s, Concurrent: 60},
-			Told: sluice.Limits{TPM: 90000, Concurrent: 60}}, items: 200, body: lognormal},
+		{name: "B tokens bound", scenario: plan.Scenario{Provider: sim.Config{TPM: 90000, Burst: 10 * s, Concurrency: 60},
+			Told: sluice.Limits{TPM: 90000, Concurrency: 60}}, items: 200, body: lognormal},
 		{name: "D silent queue", scenario: plan.Scenario{Provider: sim.Config{Queue: 6, Latency: 400 * time.Millisecond, NoHeaders: true}},
 			items: 200, body: short},
 		{name: "nothing told", scenario: plan.Scenario{Provider: a}, items: 400, body: short},
@@ -52,26 +52,26 @@ func jobs() []job {
 		}), Told: told}, items: 400, body: short},
 		// With jitter: without it calls end and begin at one instant, whose order a bubble does not fix, and a call that comes
 		// before another has left is refused below the cap.
-		{name: "slots, nothing told", scenario: plan.Scenario{Provider: sim.Config{Concurrent: 9, Latency: 400 * time.Millisecond,
+		{name: "slots, nothing told", scenario: plan.Scenario{Provider: sim.Config{Concurrency: 9, Latency: 400 * time.Millisecond,
 			Jitter: 0.05, NoHeaders: true, VagueBodies: true, RetryAfter: sim.RetryAfterNone}}, items: 400, body: short},
 		{name: "round trip", scenario: plan.Scenario{Provider: a, Told: told, RoundTrip: 100 * time.Millisecond}, items: 400, body: short},
-		{name: "anthropic", scenario: plan.Scenario{Dialect: provider.Anthropic, Told: sluice.Limits{OTPM: 60000, Concurrent: 40},
-			Provider: sim.Config{OTPM: 60000, Burst: 10 * s, Concurrent: 40, Charge: limits.ChargeActual, Latency: 300 * time.Millisecond,
+		{name: "anthropic", scenario: plan.Scenario{Dialect: provider.Anthropic, Told: sluice.Limits{OTPM: 60000, Concurrency: 40},
+			Provider: sim.Config{OTPM: 60000, Burst: 10 * s, Concurrency: 40, Charge: limits.ChargeActual, Latency: 300 * time.Millisecond,
 				PerToken: 2 * time.Millisecond, OutputTokens: 250, OutputSigma: .5}}, items: 300, body: lognormal},
 		{name: "anthropic streamed", scenario: plan.Scenario{Dialect: provider.Anthropic, Stream: true,
-			Told: sluice.Limits{ITPM: 30000, OTPM: 60000, Concurrent: 40},
-			Provider: sim.Config{ITPM: 30000, OTPM: 60000, Burst: 10 * s, Concurrent: 40, Charge: limits.ChargeActual,
+			Told: sluice.Limits{ITPM: 30000, OTPM: 60000, Concurrency: 40},
+			Provider: sim.Config{ITPM: 30000, OTPM: 60000, Burst: 10 * s, Concurrency: 40, Charge: limits.ChargeActual,
 				Latency: 300 * time.Millisecond, PerToken: 2 * time.Millisecond, OutputTokens: 250, OutputSigma: .5}}, items: 300,
 			body: streamed},
-		{name: "long answers streamed", scenario: plan.Scenario{Stream: true, Told: sluice.Limits{RPM: 900, Concurrent: 400},
+		{name: "long answers streamed", scenario: plan.Scenario{Stream: true, Told: sluice.Limits{RPM: 900, Concurrency: 400},
 			Provider: with(a, func(c *sim.Config) {
-				c.Concurrent, c.Latency, c.PerToken, c.OutputTokens = 400, s, 19*s/16, 16
+				c.Concurrency, c.Latency, c.PerToken, c.OutputTokens = 400, s, 19*s/16, 16
 				c.Storms = []sim.Storm{{From: 5 * s, To: 5*s + 70*time.Millisecond}}
 			})}, items: 400, body: streamed},
 		// More would now and then be five in a row, in one order of their ends and not in another: the breaker's 60 s.
 		{name: "streams that are cut", scenario: plan.Scenario{Stream: true, Provider: with(a, func(c *sim.Config) {
-			c.Concurrent, c.PerToken, c.OutputTokens, c.Faults = 5, s/16, 16, sim.Faults{Cut: 0.08}
-		}), Told: sluice.Limits{RPM: 900, Concurrent: 5}}, items: 300, body: streamed},
+			c.Concurrency, c.PerToken, c.OutputTokens, c.Faults = 5, s/16, 16, sim.Faults{Cut: 0.08}
+		}), Told: sluice.Limits{RPM: 900, Concurrency: 5}}, items: 300, body: streamed},
 	}
 }
 

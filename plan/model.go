@@ -26,7 +26,7 @@ type CapModel struct {
 // of its operations is part of it: results are cut to whole numbers.
 func (p *Plan) capModel() *CapModel {
 	l := &p.Limits
-	if l.Concurrent == 0 && l.RPM == 0 {
+	if l.Concurrency == 0 && l.RPM == 0 {
 		return nil
 	}
 	tokens, latency := max(1, p.InputTokens+p.OutputTokens), p.Workload.Latency.Seconds()
@@ -38,11 +38,11 @@ func (p *Plan) capModel() *CapModel {
 		perTokens = float64(l.TPM) / tokens
 	}
 	calls := rpm / 60 * latency * p.Safety
-	if limit := float64(l.Concurrent); limit > 0 {
+	if limit := float64(l.Concurrency); limit > 0 {
 		byCap, calls = limit/latency*60, limit*p.Safety
 	}
 	m := &CapModel{ParallelCalls: max(1, int(calls)), PerMinute: min(rpm, perTokens, byCap) * p.Safety, MaxTokens: l.TPM / 4}
-	m.ParallelNodes = max(1, int(float64(m.ParallelCalls)/float64(p.Graphs)))
+	m.ParallelNodes = max(1, int(float64(m.ParallelCalls)/float64(p.Processes)))
 	m.OffersRequests = float64(m.ParallelCalls) / latency * 60
 	m.OffersTokens = m.OffersRequests * tokens
 	if m.OffersRequests > rpm {

@@ -19,9 +19,9 @@ type row struct {
 
 func rows() map[string]row {
 	return map[string]row{
-		"anthropic": {"anthropic", sluice.Limits{RPM: 50, TPM: 40_000, Concurrent: 5}, 2 * time.Second},
+		"anthropic": {"anthropic", sluice.Limits{RPM: 50, TPM: 40_000, Concurrency: 5}, 2 * time.Second},
 		"openai":    {"openai", sluice.Limits{RPM: 500, TPM: 30_000}, 1500 * time.Millisecond},
-		"modal":     {"modal", sluice.Limits{RPM: 600, TPM: 100_000, Concurrent: 4}, 500 * time.Millisecond},
+		"modal":     {"modal", sluice.Limits{RPM: 600, TPM: 100_000, Concurrency: 4}, 500 * time.Millisecond},
 	}
 }
 
@@ -58,7 +58,7 @@ func TestTheModelKeepsItsFigures(t *testing.T) {
 		{"modal", new(1.0), 1, 4, 4, 50, 25_000},
 	} {
 		r := rows()[c.row]
-		m := capModel(t, r.limits, r.latency, plan.Options{Safety: c.margin, Graphs: c.graphs})
+		m := capModel(t, r.limits, r.latency, plan.Options{Safety: c.margin, Processes: c.graphs})
 		if m.ParallelCalls != c.calls || m.ParallelNodes != c.nodes || m.PerMinute != c.throughput || m.MaxTokens != c.tokens {
 			t.Errorf("%s, %d graphs: %+v, want %+v", c.row, c.graphs, m, c)
 		}
@@ -93,7 +93,7 @@ func TestTheModelGrowsWithItsLimits(t *testing.T) {
 
 func TestTheModelBoundsConcurrencyAndNotTheCallsInAll(t *testing.T) {
 	r := rows()["anthropic"]
-	m := capModel(t, r.limits, r.latency, plan.Options{Graphs: 2})
+	m := capModel(t, r.limits, r.latency, plan.Options{Processes: 2})
 	l := m.ResourceLimits()
 	if *l.ConcurrentNodes != 2 || *l.ConcurrentCalls != 4 || *l.Tokens != 10_000 || l.LLMCalls != nil {
 		t.Errorf("%+v", l)

@@ -99,7 +99,7 @@ func TestOutputThatNobodyDeclaresCountsAgainstALimitOfOutput(t *testing.T) {
 
 func TestWorkersOfAHugeCapAreNoMoreThanIt(t *testing.T) {
 	for _, limit := range []int{3, 2_000_000_000, 1_000_000_000_000} {
-		p := compute(t, sluice.Limits{Concurrent: limit}, plan.Workload{}, plan.Options{Safety: new(1.0)})
+		p := compute(t, sluice.Limits{Concurrency: limit}, plan.Workload{}, plan.Options{Safety: new(1.0)})
 		if p.Workers != limit {
 			t.Errorf("%d workers of %d", p.Workers, limit)
 		}

@@ -33,7 +33,7 @@ type Options struct {
 	// paced client needs no margin.
 	Safety *float64
 
-	Graphs int // programs that run side by side and share the limits, such as graphs of an agent. Default 1
+	Processes int // programs that run side by side and share the limits, such as graphs of an agent. Default 1
 
 	Charge limits.Charge // how the provider counts tokens
 
@@ -83,8 +83,8 @@ type Load struct {
 
 // Clients is how many calls or workers fit the limits.
 type Clients struct {
-	Safety float64 `json:"safety"`
-	Graphs int     `json:"graphs"`
+	Safety    float64 `json:"safety"`
+	Processes int     `json:"processes"`
 
 	// Slots are the open calls that a paced client needs so that only its pace delays it, at most the provider's cap.
 	Slots int `json:"slots"`
@@ -102,7 +102,7 @@ type Clients struct {
 	Exceeded     []limits.Dimension `json:"workers_exceed,omitempty"`
 	WorkersBurst Seconds            `json:"workers_burst_seconds"`
 
-	NodesPerGraph int `json:"nodes_per_graph"` // Slots shared by the graphs, at least 1
+	NodesPerProcess int `json:"nodes_per_process"` // Slots shared by the graphs, at least 1
 }
 
 // Pace is the speed of a paced client, and what its requests take and cost.
@@ -147,7 +147,7 @@ type Binding struct {
 // many calls and tokens are too many in all is the caller's to say: a plan's totals are estimates.
 func (p Plan) ResourceLimits() limits.ResourceLimits {
 	return limits.ResourceLimits{
-		ConcurrentNodes: new(int64(p.NodesPerGraph)), ConcurrentCalls: new(int64(p.Slots)),
+		ConcurrentNodes: new(int64(p.NodesPerProcess)), ConcurrentCalls: new(int64(p.Slots)),
 	}
 }
 
@@ -177,12 +177,12 @@ func Compute(bounds sluice.Limits, w Workload, o Options) (Plan, error) {
 	if len(p.Bounds) > 1 {
 		p.Binding.Next, p.Binding.Factor = p.Bounds[1].Dimension, p.Bounds[1].PerMinute/first.PerMinute
 	}
-	p.Safety, p.Graphs = o.safety(), max(1, o.Graphs)
+	p.Safety, p.Processes = o.safety(), max(1, o.Processes)
 	p.Slots = p.slots()
 	p.orders = p.ordersOf(o)
 	p.Workers, p.Exceeded = p.workers()
 	p.WorkersSafe, p.WorkersBurst.Duration = len(p.Exceeded) == 0, p.workersBurst()
-	p.NodesPerGraph = max(1, p.Slots/p.Graphs)
+	p.NodesPerProcess = max(1, p.Slots/p.Processes)
 	p.price(o)
 	p.CapModel = p.capModel()
 	if w.Requests > 0 {
@@ -225,7 +225,7 @@ func (o Options) check() error {
 		return wrong("Options.Charge", "%d is not known", o.Charge)
 	}
 	return cmp.Or(
-		inRange("Options.Graphs", o.Graphs, mostGraphs),
+		inRange("Options.Processes", o.Processes, maxProcesses),
 		checkPrice("Options.PriceIn", o.PriceIn),
 		checkPrice("Options.PriceOut", o.PriceOut),
 	)

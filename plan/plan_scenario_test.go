@@ -29,7 +29,7 @@ func TestAPlansScenarioComesToThePlansFigures(t *testing.T) {
 			}, 100)}, plan.Options{}, 0.05},
 		{"calls drawn from a sample", sluice.Limits{ITPM: 60_000, OTPM: 20_000},
 			plan.Workload{Requests: 2000, MaxTokens: 300, Calls: []plan.Call{{Input: 300, Output: 100}, {Input: 100, Output: 50}}}, actual, 0.1}, // the order of the calls decides by ± 5 %
-		{"slots", sluice.Limits{Concurrent: 5}, plan.Workload{Requests: 500, NoOutput: true}, plan.Options{}, 0.05},
+		{"slots", sluice.Limits{Concurrency: 5}, plan.Workload{Requests: 500, NoOutput: true}, plan.Options{}, 0.05},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := plan.Compute(c.limits, c.w, c.o)

@@ -37,12 +37,12 @@ func TestThroughputIsThatOfTheTightestLimit(t *testing.T) {
 		want    float64
 		binding limits.Dimension
 	}{
-		{"requests", sluice.Limits{RPM: 50, TPM: 400_000, Concurrent: 50}, 0, used, 50, limits.Requests},
-		{"tokens", sluice.Limits{RPM: 50, TPM: 40_000, Concurrent: 5}, 0, used, 20, limits.Tokens},
+		{"requests", sluice.Limits{RPM: 50, TPM: 400_000, Concurrency: 50}, 0, used, 50, limits.Requests},
+		{"tokens", sluice.Limits{RPM: 50, TPM: 40_000, Concurrency: 5}, 0, used, 20, limits.Tokens},
 		{"input", sluice.Limits{RPM: 50, ITPM: 15_000, OTPM: 100_000}, 0, used, 10, limits.InputTokens},
 		{"output", sluice.Limits{RPM: 50, ITPM: 150_000, OTPM: 4_000}, 0, used, 8, limits.OutputTokens},
-		{"cap", sluice.Limits{RPM: 500, Concurrent: 4}, 0, used, 120, limits.Concurrency},
-		{"a cap alone", sluice.Limits{Concurrent: 1}, 0, used, 30, limits.Concurrency},
+		{"cap", sluice.Limits{RPM: 500, Concurrency: 4}, 0, used, 120, limits.Concurrency},
+		{"a cap alone", sluice.Limits{Concurrency: 1}, 0, used, 30, limits.Concurrency},
 		{"a day's requests, without end", sluice.Limits{RPM: 50, RPD: 1440}, 0, used, 1, limits.RequestsPerDay},
 		{"a day's requests that suffice", sluice.Limits{RPM: 50, RPD: 1440}, 1440, used, 50, limits.Requests},
 		{"a day's requests that do not", sluice.Limits{RPM: 50, RPD: 1440}, 1441, used, 1, limits.RequestsPerDay},
@@ -79,10 +79,10 @@ func TestWorkersKeepEveryLimitAndSlotsReachIt(t *testing.T) {
 		slots, workers int
 		exceeded       []limits.Dimension
 	}{
-		{"the rule of thumb's first row: no number is safe", sluice.Limits{RPM: 50, TPM: 40_000, Concurrent: 5},
+		{"the rule of thumb's first row: no number is safe", sluice.Limits{RPM: 50, TPM: 40_000, Concurrency: 5},
 			shortCalls(0), plan.Options{Charge: used}, 4, 1, []limits.Dimension{limits.Tokens}},
-		{"a cap, requests and a margin", sluice.Limits{RPM: 50, Concurrent: 5}, shortCalls(0), plan.Options{}, 5, 1, nil},
-		{"a cap alone", sluice.Limits{Concurrent: 10}, shortCalls(0), plan.Options{}, 10, 8, nil},
+		{"a cap, requests and a margin", sluice.Limits{RPM: 50, Concurrency: 5}, shortCalls(0), plan.Options{}, 5, 1, nil},
+		{"a cap alone", sluice.Limits{Concurrency: 10}, shortCalls(0), plan.Options{}, 10, 8, nil},
 		{"requests alone", sluice.Limits{RPM: 600}, shortCalls(0), plan.Options{}, 34, 16, nil},
 		{"no margin", sluice.Limits{RPM: 600}, shortCalls(0), plan.Options{Safety: new(1.0)}, 34, 20, nil},
 		{"a margin of nothing", sluice.Limits{RPM: 600}, shortCalls(0), plan.Options{Safety: new(0.0)}, 34, 1, nil},
@@ -119,7 +119,7 @@ func TestWorkersNeedBucketsThatHoldACallOfEachAndMore(t *testing.T) {
 	}{
 		{"16 of the 20 that the limit feeds, and 16 ÷ 4", sluice.Limits{RPM: 600}, plan.Options{}, 16, true, 2 * time.Second},
 		{"as many as the limit feeds", sluice.Limits{RPM: 600}, plan.Options{Safety: new(1.0)}, 20, true, time.Minute},
-		{"a cap has no bucket", sluice.Limits{Concurrent: 10}, plan.Options{}, 8, true, 0},
+		{"a cap has no bucket", sluice.Limits{Concurrency: 10}, plan.Options{}, 8, true, 0},
 		{"nor does a day ask for more", sluice.Limits{RPM: 600, RPD: 100_000}, plan.Options{}, 1, true, time.Second * 2 / 19},
 		{"told of a second: 9 and 9 ÷ 11", sluice.Limits{RPM: 600, Burst: time.Second}, plan.Options{}, 9, true, time.Second * 108 / 110},
 		{"told of a call: one and what chance adds are too many", sluice.Limits{RPM: 60, Burst: time.Second}, plan.Options{}, 1, false, 2 * time.Second},
@@ -136,10 +136,10 @@ func TestWorkersNeedBucketsThatHoldACallOfEachAndMore(t *testing.T) {
 
 func TestGraphsShareTheSlots(t *testing.T) {
 	for graphs, want := range map[int]int{0: 5, 1: 5, 2: 2, 100: 1} {
-		p := compute(t, sluice.Limits{Concurrent: 5}, shortCalls(0), plan.Options{Graphs: graphs})
+		p := compute(t, sluice.Limits{Concurrency: 5}, shortCalls(0), plan.Options{Processes: graphs})
 		l := p.ResourceLimits()
-		if p.NodesPerGraph != want || *l.ConcurrentNodes != int64(want) || *l.ConcurrentCalls != 5 || l.LLMCalls != nil {
-			t.Errorf("%d graphs: %d nodes, %+v", graphs, p.NodesPerGraph, l)
+		if p.NodesPerProcess != want || *l.ConcurrentNodes != int64(want) || *l.ConcurrentCalls != 5 || l.LLMCalls != nil {
+			t.Errorf("%d graphs: %d nodes, %+v", graphs, p.NodesPerProcess, l)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func TestTimeIsThatOfTheSlowestLimit(t *testing.T) {
 		{"one call", sluice.Limits{RPM: 60}, 1, 2 * time.Second},
 		{"a call a second", sluice.Limits{RPM: 60}, 61, 62 * time.Second},
 		{"from a full minute's bucket", sluice.Limits{RPM: 60, Burst: time.Minute}, 61, 3 * time.Second},
-		{"a cap", sluice.Limits{Concurrent: 4}, 9, 6 * time.Second},
+		{"a cap", sluice.Limits{Concurrency: 4}, 9, 6 * time.Second},
 		{"a day's budget, then its refill", sluice.Limits{RPM: 60_000, RPD: 1440}, 1500, time.Hour + 2*time.Second},
 		{"no end", sluice.Limits{RPM: 60}, 0, 0},
 	} {
@@ -297,7 +297,7 @@ func TestComputeNamesWhatIsWrong(t *testing.T) {
 		{"Limits.TPM", sluice.Limits{TPM: -1}, plan.Workload{}, plan.Options{}},
 		{"Limits.TPD", sluice.Limits{TPD: math.MaxInt}, plan.Workload{}, plan.Options{}},
 		{"Limits.RPM", sluice.Limits{RPM: math.MaxInt}, plan.Workload{}, plan.Options{}},
-		{"Limits.Concurrent", sluice.Limits{Concurrent: -1}, plan.Workload{}, plan.Options{}},
+		{"Limits.Concurrency", sluice.Limits{Concurrency: -1}, plan.Workload{}, plan.Options{}},
 		{"Limits.Burst", sluice.Limits{RPM: 1, Burst: -1}, plan.Workload{}, plan.Options{}},
 		{"Workload.Requests", good, plan.Workload{Requests: -1}, plan.Options{}},
 		{"Workload.Requests", good, plan.Workload{Requests: math.MaxInt}, plan.Options{}},
@@ -317,7 +317,7 @@ func TestComputeNamesWhatIsWrong(t *testing.T) {
 		{"Options.Safety", good, plan.Workload{}, plan.Options{Safety: new(-0.1)}},
 		{"Options.Safety", good, plan.Workload{}, plan.Options{Safety: new(1.1)}},
 		{"Options.Safety", good, plan.Workload{}, plan.Options{Safety: new(math.NaN())}},
-		{"Options.Graphs", good, plan.Workload{}, plan.Options{Graphs: -1}},
+		{"Options.Processes", good, plan.Workload{}, plan.Options{Processes: -1}},
 		{"Options.Charge", good, plan.Workload{}, plan.Options{Charge: 9}},
 		{"Options.PriceIn", good, plan.Workload{}, plan.Options{PriceIn: new(math.Inf(1))}},
 		{"Options.PriceOut", good, plan.Workload{}, plan.Options{PriceOut: new(-1.0)}},

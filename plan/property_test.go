@@ -34,7 +34,7 @@ func drawLimits(t *rapid.T) sluice.Limits {
 	}
 	return sluice.Limits{
 		RPM: rapid.IntRange(1, 100_000).Draw(t, "rpm"), TPM: draw("tpm", 1, 1e8), ITPM: draw("itpm", 1, 1e8),
-		OTPM: draw("otpm", 1, 1e8), RPD: draw("rpd", 1, 1e7), TPD: draw("tpd", 1, 1e9), Concurrent: draw("cap", 1, 1000),
+		OTPM: draw("otpm", 1, 1e8), RPD: draw("rpd", 1, 1e7), TPD: draw("tpd", 1, 1e9), Concurrency: draw("cap", 1, 1000),
 		Burst: time.Duration(draw("burst", 1, 60)) * time.Second,
 	}
 }
@@ -49,7 +49,7 @@ func drawWorkload(t *rapid.T) plan.Workload {
 }
 
 func drawOptions(t *rapid.T) plan.Options {
-	o := plan.Options{Graphs: rapid.IntRange(0, 200).Draw(t, "graphs"), Charge: limits.ChargeDeclared}
+	o := plan.Options{Processes: rapid.IntRange(0, 200).Draw(t, "processes"), Charge: limits.ChargeDeclared}
 	if rapid.Bool().Draw(t, "stated safety") {
 		o.Safety = new(rapid.Float64Range(0, 1).Draw(t, "safety"))
 	}
@@ -77,11 +77,11 @@ func TestSafeWorkersStayWithinEveryLimit(t *testing.T) {
 		if told := p.Limits.Burst; p.WorkersSafe && told < time.Minute && told > 0 && p.WorkersBurst.Duration > told+told/1e6 {
 			t.Fatalf("%d workers need buckets of %v, where %v are told", p.Workers, p.WorkersBurst, told)
 		}
-		if limit := p.Limits.Concurrent; limit > 0 && (p.Slots > limit || p.Workers > limit) {
+		if limit := p.Limits.Concurrency; limit > 0 && (p.Slots > limit || p.Workers > limit) {
 			t.Fatalf("%d slots, %d workers above the cap of %d", p.Slots, p.Workers, limit)
 		}
 		if need := p.Throughput * p.Workload.Latency.Minutes(); float64(p.Slots) < min(need, float64(max(1, p.Workload.Requests))) &&
-			(p.Workload.Requests == 0 || p.Slots < p.Workload.Requests) && p.Slots != p.Limits.Concurrent {
+			(p.Workload.Requests == 0 || p.Slots < p.Workload.Requests) && p.Slots != p.Limits.Concurrency {
 			t.Fatalf("%d slots do not reach %v requests a minute, which are %v open calls", p.Slots, p.Throughput, need)
 		}
 	})
@@ -91,7 +91,7 @@ func TestHigherLimitsNeverMakeAPlanSmaller(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		small, w, o := drawLimits(t), drawWorkload(t), drawOptions(t)
 		large := small
-		for _, limit := range []*int{&large.RPM, &large.TPM, &large.ITPM, &large.OTPM, &large.RPD, &large.TPD, &large.Concurrent} {
+		for _, limit := range []*int{&large.RPM, &large.TPM, &large.ITPM, &large.OTPM, &large.RPD, &large.TPD, &large.Concurrency} {
 			if *limit > 0 {
 				*limit += rapid.IntRange(0, *limit).Draw(t, "more")
 			}
@@ -120,10 +120,10 @@ func FuzzCompute(f *testing.F) {
 	f.Add(1, 1, 1, 1, 1, 1, 1, int64(1), 1, int64(1), 1, 1, 1, 1.0, 1_000_000_000, 1.0)
 	f.Fuzz(func(t *testing.T, rpm, tpm, itpm, otpm, rpd, tpd, concurrent int, burst int64, requests int, latency int64,
 		in, out, declared int, safety float64, graphs int, price float64) {
-		l := sluice.Limits{RPM: rpm, TPM: tpm, ITPM: itpm, OTPM: otpm, RPD: rpd, TPD: tpd, Concurrent: concurrent,
+		l := sluice.Limits{RPM: rpm, TPM: tpm, ITPM: itpm, OTPM: otpm, RPD: rpd, TPD: tpd, Concurrency: concurrent,
 			Burst: time.Duration(burst)}
 		w := plan.Workload{Requests: requests, Latency: time.Duration(latency), InputTokens: in, OutputTokens: out, MaxTokens: declared}
-		o := plan.Options{Safety: &safety, Graphs: graphs, PriceIn: &price, PriceOut: &price}
+		o := plan.Options{Safety: &safety, Processes: graphs, PriceIn: &price, PriceOut: &price}
 		w.Calls = []plan.Call{{Input: out, Output: in, MaxTokens: declared}, {}}
 		for range 2 {
 			p, err := plan.Compute(l, w, o)
@@ -154,7 +154,7 @@ func checkPlan(t *testing.T, p plan.Plan, err error) {
 		t.Fatalf("%d workers on buckets of %v", p.Workers, p.WorkersBurst)
 	}
 	n, _ := p.Affordable(1)
-	if min(p.Slots, p.Workers, p.NodesPerGraph) < 1 || p.Time.Duration < 0 || p.Throughput <= 0 || min(n, p.Within(time.Hour), p.TooLarge) < 0 {
+	if min(p.Slots, p.Workers, p.NodesPerProcess) < 1 || p.Time.Duration < 0 || p.Throughput <= 0 || min(n, p.Within(time.Hour), p.TooLarge) < 0 {
 		t.Fatalf("%+v", p)
 	}
 }

@@ -244,9 +244,9 @@ func (r published) slots(t *testing.T, p plan.Plan, w plan.Workload, c slotsRun)
 	t.Helper()
 	s := r.scenario(w, c.held, c.jitter)
 	s.Workers = max(1024, p.Slots+16)
-	if s.Told.Concurrent = p.Slots; !c.learned {
+	if s.Told.Concurrency = p.Slots; !c.learned {
 		s.Told = r.tier.Limits
-		s.Told.Concurrent = p.Slots
+		s.Told.Concurrency = p.Slots
 	}
 	minutes := func(n float64) time.Duration { return time.Duration(n * float64(time.Minute)) }
 	start := time.Minute + w.Latency + minutes(30/p.Throughput)

@@ -121,7 +121,7 @@ func SimulatorConfig(l sluice.Limits, charge limits.Charge, latency time.Duratio
 	if latency == 0 {
 		latency = -1 // to the imitation, zero is a default
 	}
-	c := sim.Config{Concurrent: l.Concurrent, Burst: l.Burst, Charge: charge, Latency: latency}
+	c := sim.Config{Concurrency: l.Concurrency, Burst: l.Burst, Charge: charge, Latency: latency}
 	for d, limit := range c.Limits() {
 		*limit = *l.At(d)
 	}

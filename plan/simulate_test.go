@@ -87,8 +87,8 @@ func TestForecastOfWhatCanBeWorkedOutByHand(t *testing.T) {
 		"nothing to do": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPM: 1}, 0, s)}},
 		"a call": {scenario: plan.Scenario{Provider: sim.Config{Latency: s, PerToken: 10 * time.Millisecond}, Calls: calls(1, one)},
 			time: 1500 * time.Millisecond, answered: 1, peak: 1},
-		"told slots, no other limit": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{Concurrent: 10}, 0, s),
-			Told: sluice.Limits{Concurrent: 10}, Calls: calls(100, one)}, time: 10*s + 800*time.Millisecond, answered: 100, peak: 10, waitAtMost: 3 * s}, // the slots are tried out in two steps
+		"told slots, no other limit": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{Concurrency: 10}, 0, s),
+			Told: sluice.Limits{Concurrency: 10}, Calls: calls(100, one)}, time: 10*s + 800*time.Millisecond, answered: 100, peak: 10, waitAtMost: 3 * s}, // the slots are tried out in two steps
 		"a minute of a told rate": {scenario: plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPM: 600, Burst: s}, 0, s),
 			Told: sluice.Limits{RPM: 600, Burst: s}, Calls: calls(600, one)}, time: 60600 * time.Millisecond, answered: 600, share: 0.97, busiest: 600},
 		"half an hour of output tokens": {scenario: plan.Scenario{Provider: sim.Config{OTPM: 60000, Burst: 10 * s, Charge: limits.ChargeActual,
@@ -148,7 +148,7 @@ func TestSimulateNamesTheFieldThatMakesNoSense(t *testing.T) {
 	one := calls(1, plan.Call{})
 	for word, s := range map[string]plan.Scenario{
 		"Config.RPM":                       {Provider: sim.Config{RPM: -1}},
-		"Told: Concurrent":                 {Told: sluice.Limits{Concurrent: -3}},
+		"Told: Concurrency":                {Told: sluice.Limits{Concurrency: -3}},
 		"Told: TPM":                        {Told: sluice.Limits{TPM: -3}},
 		"Start: RPD":                       {Start: sluice.Limits{RPD: -3}},
 		"Start: Burst":                     {Start: sluice.Limits{Burst: -3}},
@@ -214,7 +214,7 @@ func TestWorkersWithoutASchedulerAreThrottledWhereSlotsWithOneAreNot(t *testing.
 		t.Errorf("12 workers: %d throttled, by limit %v", f.Throttled, f.Refused)
 	}
 	s.Unpaced, s.Told = 0, bounds
-	s.Told.Concurrent = 12
+	s.Told.Concurrency = 12
 	f := simulate(t, s)
 	if f.Throttled != 0 || f.Peak > 12 || f.Throughput < 0.97*600 || f.Throughput > 601 {
 		t.Errorf("12 slots: %d throttled, %d in flight, %.0f a minute", f.Throttled, f.Peak, f.Throughput)
@@ -236,7 +236,7 @@ func anyScenario() *rapid.Generator[plan.Scenario] {
 		part := func(name string) float64 { return rapid.SampledFrom([]float64{0, 0, 0.01, 0.2}).Draw(t, name) }
 		bounds := func(name string) sluice.Limits {
 			return sluice.Limits{RPM: limit(name + " RPM"), TPM: limit(name + " TPM"), ITPM: limit(name + " ITPM"), OTPM: limit(name + " OTPM"),
-				RPD: limit(name + " RPD"), Concurrent: limit(name + " Concurrent"), Burst: max(0, span(name+" Burst"))}
+				RPD: limit(name + " RPD"), Concurrency: limit(name + " Concurrency"), Burst: max(0, span(name+" Burst"))}
 		}
 		s := plan.Scenario{
 			Provider: plan.SimulatorConfig(bounds("real"), limits.Charge(rapid.IntRange(0, 1).Draw(t, "charge")), span("latency")),
@@ -279,7 +279,7 @@ func TestEveryScenarioComesToAnEndThatAddsUp(t *testing.T) {
 		if n := len(s.Calls); f.Stopped == "" && s.Requests == 0 && f.Answered+f.Failed != n || s.Requests < 0 && f.Stopped == "" {
 			t.Fatalf("%d answered, %d failed of %d; stopped: %q", f.Answered, f.Failed, n, f.Stopped)
 		}
-		if told := s.Told.Concurrent; s.Unpaced == 0 && told > 0 && f.Peak > told || s.Unpaced > 0 && f.Peak > s.Unpaced {
+		if told := s.Told.Concurrency; s.Unpaced == 0 && told > 0 && f.Peak > told || s.Unpaced > 0 && f.Peak > s.Unpaced {
 			t.Fatalf("%d in flight", f.Peak)
 		}
 		var sum plan.Step
@@ -333,7 +333,7 @@ func TestAConfirmedHeaderIsNotTestedAgain(t *testing.T) {
 	f := simulate(t, plan.Scenario{
 		Provider: plan.SimulatorConfig(sluice.Limits{RPD: 1000, Burst: time.Minute}, limits.ChargeDeclared, 2*time.Second),
 		Dialect:  provider.OpenAI, Calls: []plan.Call{{Input: 1500, Output: 500}}, Requests: -1, Horizon: 130 * time.Minute,
-		Workers: 16, Told: sluice.Limits{Concurrent: 1},
+		Workers: 16, Told: sluice.Limits{Concurrency: 1},
 	})
 	if f.Throttled > 10 {
 		t.Errorf("%d of %d requests are rejected", f.Throttled, f.Tries)

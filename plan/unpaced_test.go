@@ -68,7 +68,7 @@ func TestSafeWorkersAreRefusedNothing(t *testing.T) {
 	}{
 		{"requests", sluice.Limits{RPM: 600}, shortCalls(0)},
 		{"tokens", sluice.Limits{RPM: 600, TPM: 400_000}, shortCalls(0)},
-		{"a cap above them", sluice.Limits{RPM: 600, TPM: 400_000, Concurrent: 100}, shortCalls(0)},
+		{"a cap above them", sluice.Limits{RPM: 600, TPM: 400_000, Concurrency: 100}, shortCalls(0)},
 		{"input and output", sluice.Limits{ITPM: 900_000, OTPM: 250_000}, shortCalls(0)},
 		{"few long calls", sluice.Limits{RPM: 30}, plan.Workload{Latency: 40 * time.Second, InputTokens: 1, OutputTokens: 1}},
 		{"calls longer than a minute", sluice.Limits{RPM: 30}, plan.Workload{Latency: 90 * time.Second, InputTokens: 1, OutputTokens: 1}},

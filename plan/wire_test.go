@@ -34,7 +34,7 @@ func TestWireUnderstandsWhatTheTextOfAnAnswerSays(t *testing.T) {
 		"tokens in":           {ITPM: 3000, Burst: 9 * s, Charge: limits.ChargeActual},
 		"tokens out":          {OTPM: 300, Charge: limits.ChargeActual, OutputTokens: 250},
 		"both as produced":    {TPM: 3000, OTPM: 300, Charge: limits.ChargeActual, OutputTokens: 250},
-		"slots":               {Concurrent: 1, RPM: 100},
+		"slots":               {Concurrency: 1, RPM: 100},
 		"late headers":        {RPM: 3, TPM: 9000, LateHeaders: true},
 		"no headers":          {RPM: 3, NoHeaders: true},
 		"vague":               {RPM: 3, VagueBodies: true},

@@ -26,7 +26,7 @@ const (
 	mostLatency  = 30 * 24 * time.Hour
 	mostRequests = 10_000_000_000
 	mostLimit    = 1_000_000_000_000
-	mostGraphs   = 1_000_000_000
+	maxProcesses = 1_000_000_000
 )
 
 // Workload is what is to be called. The zero value is calls without end, all of whose measures are assumed.

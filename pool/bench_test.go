@@ -42,7 +42,7 @@ var slots = map[string]func(b *testing.B, n int) func(id int) func() error{
 		}
 	},
 	"scheduler": func(b *testing.B, n int) func(int) func() error {
-		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: n}})
+		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: n}})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -196,7 +196,7 @@ func TestAnObserverThatPanicsLeavesNothingBehind(t *testing.T) {
 		t.Run(string(at), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := &moody{at: at}
-				s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1}, Observer: o})
+				s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 1}, Observer: o})
 				if err != nil {
 					t.Fatal(err)
 				}

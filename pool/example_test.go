@@ -16,7 +16,7 @@ import (
 
 // Fifty agents over five slots, ten of them at work at once. Each goes on where a run before left it.
 func ExamplePool_Run() {
-	scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 5}})
+	scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 5}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -67,7 +67,7 @@ func askModel(context.Context, *sluice.Permit) sluice.Outcome {
 
 // A call fails for reasons that call for different answers.
 func ExampleMember_Do() {
-	scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1}})
+	scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -120,7 +120,7 @@ func ExampleMember_Do() {
 
 // An official SDK, or any client over HTTP, makes its calls as a member.
 func ExampleMember() {
-	scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 5}})
+	scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 5}})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -38,7 +38,7 @@ var (
 
 // Config shapes a Pool.
 type Config struct {
-	// Scheduler has the slots, such as one of sluice.Config{Limits: sluice.Limits{Concurrent: 5}}. Required.
+	// Scheduler has the slots, such as one of sluice.Config{Limits: sluice.Limits{Concurrency: 5}}. Required.
 	Scheduler *sluice.Scheduler
 
 	// SlotTimeout is how long a call may wait for its slot, each time that it is tried, before it fails with
@@ -242,9 +242,9 @@ func slots(s sluice.Snapshot) int {
 		n += l.Slots
 	}
 	if len(s.Lanes) == 0 {
-		n = s.Limits.Concurrent
+		n = s.Limits.Concurrency
 	}
-	if most := s.Account.Concurrent; most > 0 && (n == 0 || n > most) {
+	if most := s.Account.Concurrency; most > 0 && (n == 0 || n > most) {
 		n = most
 	}
 	return n

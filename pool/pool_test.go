@@ -31,7 +31,7 @@ func newPool(tb testing.TB, slots int, cfg pool.Config) *pool.Pool {
 // freshPool returns one whose slots were never used, and its Scheduler.
 func freshPool(tb testing.TB, slots int, cfg pool.Config) (*pool.Pool, *sluice.Scheduler) {
 	tb.Helper()
-	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: slots}})
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: slots}})
 	if err != nil {
 		tb.Fatal(err)
 	}

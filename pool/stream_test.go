@@ -149,7 +149,7 @@ func TestALimitOfTimeEndsAStream(t *testing.T) {
 // What the members count is what the provider saw, through faults, cancels and refusals.
 func TestCallsAreCountedAsTheProviderSeesThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server, err := sim.New(sim.Config{Seed: 3, RPM: 3000, Burst: time.Second, Concurrent: 4,
+		server, err := sim.New(sim.Config{Seed: 3, RPM: 3000, Burst: time.Second, Concurrency: 4,
 			Faults: sim.Faults{ServerError: 0.05, Overloaded: 0.05, Reset: 0.05, Hang: 0.02}})
 		if err != nil {
 			t.Fatal(err)

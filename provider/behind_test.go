@@ -24,7 +24,7 @@ func TestBehindAGatewayOfOursBudgetsAreDroppedAndSlotsStay(t *testing.T) {
 		})
 		tr, _ := transport(t, gateway, func(_ *provider.Config, s *sluice.Config) {
 			s.Start = sluice.Limits{RPM: 6, TPM: 100, Burst: 10 * time.Second}
-			s.Limits = sluice.Limits{Concurrent: 1}
+			s.Limits = sluice.Limits{Concurrency: 1}
 		})
 		start := time.Now()
 		for range 20 {

@@ -100,7 +100,7 @@ func (s *served) failed() (n int) {
 
 // keyed returns an upstream with keys, which takes eight requests at a time.
 func keyed(t *testing.T, name string, keys ...string) provider.Upstream {
-	up := upstream(t, name, sluice.Config{Limits: sluice.Limits{Concurrent: 8}})
+	up := upstream(t, name, sluice.Config{Limits: sluice.Limits{Concurrency: 8}})
 	for _, k := range keys {
 		up.Keys = append(up.Keys, provider.Key{From: k, Value: k})
 	}
@@ -154,7 +154,7 @@ func TestAKeyIsJudgedByWhatElseHappens(t *testing.T) {
 	})
 	t.Run("revoked, and each request waits for its turn", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			up := upstream(t, "a", sluice.Config{Limits: sluice.Limits{RPM: 20, Concurrent: 1}})
+			up := upstream(t, "a", sluice.Config{Limits: sluice.Limits{RPM: 20, Concurrency: 1}})
 			up.Keys = []provider.Key{{From: "k", Value: "k"}}
 			s := serve(t, 60, []provider.Upstream{up}, func(_ int, _ provider.Destination, sent int) sluice.Outcome {
 				if sent > 50 {

@@ -24,7 +24,7 @@ func TestAGoodStatusWithoutAnAnswerIsAFailure(t *testing.T) {
 		{chat, `{"choices":[{"message":{"role":"assistant","content":"half"},"finish_reason":"error","error":{"code":502,"message":"x"}}]}`, false},
 		{chat, `{"object":"list","data":[{"embedding":[1]}]}`, false},
 		{chat, chatAnswer, true},
-		{chat, `{"choices":[{"message":{"content":""},"finish_reason":"stop"}]}`, true}, // a text, if an empty one: --fail-on empty is about these
+		{chat, `{"choices":[{"message":{"content":""},"finish_reason":"stop"}]}`, true}, // a text, if an empty one: --reject empty is about these
 		{chat, `{"choices":[{"message":{"content":null,"tool_calls":[{"function":{"name":"f","arguments":""}}]}}]}`, true},
 		{chat, `{"choices":[{"message":{"content":null,"reasoning_content":"hm"},"finish_reason":"stop"}]}`, true},
 		{chat, `{"choices":[{"message":{"content":null},"finish_reason":"length"}]}`, true},

@@ -165,9 +165,9 @@ func TestTiersAreFoundByNameAndModel(t *testing.T) {
 		{"anthropic", "start", "claude-opus-4-8", sluice.Limits{RPM: 1000, ITPM: 2000000, OTPM: 400000}, ""},
 		{"anthropic", "start", "claude-3-5-haiku-20241022", sluice.Limits{RPM: 1000, ITPM: 100000, OTPM: 20000}, ""},
 		{"claude", "tier1", "claude-opus-4-1", sluice.Limits{RPM: 50, ITPM: 30000, OTPM: 8000}, ""},
-		{"anthropic", "survey-2025", "", sluice.Limits{RPM: 50, TPM: 40000, Concurrent: 5}, ""},
+		{"anthropic", "survey-2025", "", sluice.Limits{RPM: 50, TPM: 40000, Concurrency: 5}, ""},
 		{"groq", "free", "openai/gpt-oss-20b", sluice.Limits{RPM: 30, RPD: 1000}, ""},
-		{"deepseek", "all", "deepseek-v4-pro", sluice.Limits{Concurrent: 500}, ""},
+		{"deepseek", "all", "deepseek-v4-pro", sluice.Limits{Concurrency: 500}, ""},
 	}
 	for _, c := range cases {
 		got, err := provider.Published().Find(c.provider, c.tier, c.model)
@@ -185,9 +185,9 @@ func TestTiersAreFoundByNameAndModel(t *testing.T) {
 
 func TestTheSurveyIsThere(t *testing.T) {
 	for name, want := range map[string]provider.Tier{
-		"anthropic": {Limits: sluice.Limits{RPM: 50, TPM: 40000, Concurrent: 5}, Latency: 2 * time.Second},
+		"anthropic": {Limits: sluice.Limits{RPM: 50, TPM: 40000, Concurrency: 5}, Latency: 2 * time.Second},
 		"openai":    {Limits: sluice.Limits{RPM: 500, TPM: 30000}, Latency: 1500 * time.Millisecond},
-		"modal":     {Limits: sluice.Limits{RPM: 600, TPM: 100000, Concurrent: 4}, Latency: 500 * time.Millisecond},
+		"modal":     {Limits: sluice.Limits{RPM: 600, TPM: 100000, Concurrency: 4}, Latency: 500 * time.Millisecond},
 	} {
 		got, err := provider.Published().Find(name, "survey-2025", "any")
 		if err != nil || got.Limits != want.Limits || got.Latency != want.Latency || got.TokensPerRequest != 2000 || !got.Doubtful {

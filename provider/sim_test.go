@@ -27,7 +27,7 @@ func TestTransportBringsEveryCallThrough(t *testing.T) {
 		for _, stream := range []string{"", `,"stream":true`} {
 			t.Run(path+stream, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					server, err := sim.New(sim.Config{Seed: 1, RPM: 600, Burst: time.Second, Concurrent: 20,
+					server, err := sim.New(sim.Config{Seed: 1, RPM: 600, Burst: time.Second, Concurrency: 20,
 						Faults: sim.Faults{ServerError: 0.05, Overloaded: 0.05, Reset: 0.05, Hang: 0.02}})
 					if err != nil {
 						t.Fatal(err)

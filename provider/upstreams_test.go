@@ -16,7 +16,7 @@ import (
 func upstreams(t *testing.T, cfg provider.UpstreamsConfig, names ...string) *provider.Upstreams {
 	t.Helper()
 	for _, name := range names {
-		cfg.Upstreams = append(cfg.Upstreams, upstream(t, name, sluice.Config{Limits: sluice.Limits{Concurrent: 1}}))
+		cfg.Upstreams = append(cfg.Upstreams, upstream(t, name, sluice.Config{Limits: sluice.Limits{Concurrency: 1}}))
 	}
 	u, err := provider.NewUpstreams(cfg)
 	if err != nil {
@@ -57,7 +57,7 @@ func do(ctx context.Context, u *provider.Upstreams, fn func(name string) sluice.
 func TestACallThatHadItsPermitWhenTheUpstreamWasLeftOutIsNotSent(t *testing.T) {
 	for range 50 { // whether the permit or the move comes first is up to the runtime
 		synctest.Test(t, func(t *testing.T) {
-			only := upstream(t, "a", sluice.Config{Limits: sluice.Limits{Concurrent: 1}, Attempts: 1})
+			only := upstream(t, "a", sluice.Config{Limits: sluice.Limits{Concurrency: 1}, Attempts: 1})
 			u := upstreams(t, provider.UpstreamsConfig{Upstreams: []provider.Upstream{only}, Attempts: 1})
 			var calls sync.WaitGroup
 			for i := range 3 {

@@ -35,7 +35,7 @@ func BenchmarkTransport(b *testing.B) {
 }
 
 func BenchmarkOptimum(b *testing.B) {
-	config := sim.Config{RPM: 60000, TPM: 3e6, Burst: time.Second, Concurrent: 200, Faults: sim.Faults{ServerError: 0.05}}
+	config := sim.Config{RPM: 60000, TPM: 3e6, Burst: time.Second, Concurrency: 200, Faults: sim.Faults{ServerError: 0.05}}
 	w := make(sim.Workload, 100000)
 	for i := range w {
 		w[i] = sim.Request{Input: 50, MaxTokens: 100}

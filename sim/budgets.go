@@ -202,7 +202,7 @@ func (b *budgets) judge(c *Config, now time.Duration, price *cost, open, paid in
 		no.reason, no.status, no.wait, no.hint = reasonStorm, storm.Status, storm.To-now, !storm.Silent
 	} else if c.SpentAfter > 0 && paid >= c.SpentAfter {
 		no.reason = reasonSpent
-	} else if c.Concurrent > 0 && open >= c.Concurrent {
+	} else if c.Concurrency > 0 && open >= c.Concurrency {
 		// Nobody knows when a call will end: no hint.
 		no.reason, no.shortage.dimension = reasonConcurrent, limits.Concurrency
 	} else {

@@ -42,8 +42,8 @@ type Config struct {
 	Requests, Tokens limits.Window
 	// RPD limits requests per day. It refills continuously, and its bucket holds the limit of the whole day.
 	RPD int
-	// Concurrent rejects requests above that number in flight. Zero: no limit.
-	Concurrent int
+	// Concurrency rejects requests above that number in flight. Zero: no limit.
+	Concurrency int
 	// Queue serves that number of requests at once. The others wait in order without a response, as on self-hosted servers.
 	// Zero: no queue.
 	Queue int
@@ -186,7 +186,7 @@ func (c Config) withDefaults() (Config, error) {
 		name string
 		n    int
 	}{
-		{"Concurrent", c.Concurrent},
+		{"Concurrency", c.Concurrency},
 		{"Queue", c.Queue}, {"Contention", c.Contention}, {"OutputTokens", c.OutputTokens}, {"SpentAfter", c.SpentAfter},
 	} {
 		if field.n < 0 {

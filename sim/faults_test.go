@@ -135,7 +135,7 @@ func TestFaultsInProcess(t *testing.T) {
 		equal(t, "paid", len(s.Stats().Paid), 0)
 	})
 	bubble(t, func(t *testing.T, ctx context.Context) {
-		s := serve(t, sim.Config{Faults: sim.Faults{Hang: 1}, Concurrent: 1})
+		s := serve(t, sim.Config{Faults: sim.Faults{Hang: 1}, Concurrency: 1})
 		ctx, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
 		go send(ctx, s, chatPath, chatBody("a", 1, 1))

@@ -28,7 +28,7 @@ func together(ctx context.Context, s *sim.Server, n int) []reply {
 
 func TestConcurrencyIsRefusedAndChargesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
-		s := serve(t, sim.Config{Concurrent: 3, RPM: 100, TPM: 10000})
+		s := serve(t, sim.Config{Concurrency: 3, RPM: 100, TPM: 10000})
 		refused := 0
 		for _, r := range together(ctx, s, 5) {
 			if r.status == 429 {
@@ -41,7 +41,7 @@ func TestConcurrencyIsRefusedAndChargesNothing(t *testing.T) {
 		equal(t, "refused", refused, 2)
 		stats := s.Stats()
 		equal(t, "peak", stats.Peak, 3)
-		equal(t, "refused for concurrency", stats.Refused["concurrent"], 2)
+		equal(t, "refused for concurrency", stats.Refused["concurrency"], 2)
 		equal(t, "in flight", stats.InFlight, 0)
 		time.Sleep(time.Second)
 		r := send(ctx, s, chatPath, chatBody("a", 1, 10))
@@ -51,7 +51,7 @@ func TestConcurrencyIsRefusedAndChargesNothing(t *testing.T) {
 		}
 	})
 	bubble(t, func(t *testing.T, ctx context.Context) {
-		s := serve(t, sim.Config{Concurrent: 1})
+		s := serve(t, sim.Config{Concurrency: 1})
 		go send(ctx, s, chatPath, chatBody("a", 1, 10))
 		synctest.Wait()
 		contains(t, "message", send(ctx, s, "/v1/messages", chatBody("a", 1, 9), "Anthropic-Version", "2023-06-01").message(),
@@ -188,9 +188,9 @@ func TestChecksComeInOrder(t *testing.T) {
 	}{
 		{"Incorrect API key", sim.Config{Key: "sk-right", Storms: storm}, "not JSON"},
 		{"could not parse", sim.Config{Storms: storm}, "not JSON"},
-		{"Rate limit reached", sim.Config{Storms: storm, SpentAfter: 1, Concurrent: 1, RPM: 1, TPM: 15}, ok},
-		{"exceeded your current quota", sim.Config{SpentAfter: 1, Concurrent: 1, RPM: 1, TPM: 15}, ok},
-		{"Too many concurrent", sim.Config{Concurrent: 1, RPM: 1, TPM: 15}, ok},
+		{"Rate limit reached", sim.Config{Storms: storm, SpentAfter: 1, Concurrency: 1, RPM: 1, TPM: 15}, ok},
+		{"exceeded your current quota", sim.Config{SpentAfter: 1, Concurrency: 1, RPM: 1, TPM: 15}, ok},
+		{"Too many concurrent", sim.Config{Concurrency: 1, RPM: 1, TPM: 15}, ok},
 		{"requests per min", sim.Config{RPM: 1, RPD: 1, TPM: 15}, ok},
 		{"requests per day", sim.Config{RPD: 1, TPM: 15}, ok},
 		{"on tokens per min", sim.Config{TPM: 15, ITPM: 15, OTPM: 15}, ok},
@@ -200,7 +200,7 @@ func TestChecksComeInOrder(t *testing.T) {
 		bubble(t, func(t *testing.T, ctx context.Context) {
 			s := serve(t, quick(test.config))
 			send(ctx, s, chatPath, ok, "Authorization", "Bearer sk-right") // takes what there is
-			if test.config.Concurrent > 0 && test.config.SpentAfter == 0 {
+			if test.config.Concurrency > 0 && test.config.SpentAfter == 0 {
 				s = serve(t, test.config)
 				go send(ctx, s, chatPath, ok)
 				synctest.Wait()

@@ -120,7 +120,7 @@ func TestGeminiRefusalsWithoutDetails(t *testing.T) {
 		})
 	}
 	bubble(t, func(t *testing.T, ctx context.Context) {
-		s := serve(t, sim.Config{Concurrent: 1})
+		s := serve(t, sim.Config{Concurrency: 1})
 		go send(ctx, s, geminiPath, geminiBody("a", 1, 0))
 		synctest.Wait()
 		equal(t, "body", send(ctx, s, geminiPath, geminiBody("b", 1, 0)).body, geminiExhausted)
@@ -211,7 +211,7 @@ func TestOracleReachesTheOptimumOfGemini(t *testing.T) {
 	for name, c := range map[string]sim.Config{
 		"input":    {RPM: 3000, ITPM: 60000, Burst: 3 * time.Second},
 		"declared": {OTPM: 60000, Burst: 2 * time.Second, OutputTokens: 20},
-		"actual":   {OTPM: 60000, Burst: time.Second, OutputTokens: 30, Charge: limits.ChargeActual, Concurrent: 10, Jitter: 0.3}, // jitter: no two end at one instant
+		"actual":   {OTPM: 60000, Burst: time.Second, OutputTokens: 30, Charge: limits.ChargeActual, Concurrency: 10, Jitter: 0.3}, // jitter: no two end at one instant
 		"faults":   {RPM: 1200, Burst: time.Second, Faults: sim.Faults{ServerError: 0.05, Overloaded: 0.03, Cut: 0.03, BadRequest: 0.05}},
 	} {
 		t.Run(name, func(t *testing.T) {

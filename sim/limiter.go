@@ -56,7 +56,7 @@ type Course struct {
 // Refusal is why a call was not admitted.
 type Refusal struct {
 	// Why is the name under which [Stats] counts it: of a bucket that of its dimension, else "storm", "stray" ([Faults].Throttled),
-	// "spent", "concurrent" or "bad_request".
+	// "spent", "concurrency" or "bad_request".
 	Why        string
 	Overloaded bool // a storm that is said to be an overload
 	Vague      bool // the body says nothing of what follows

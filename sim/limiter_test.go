@@ -28,7 +28,7 @@ func limiterConfigs() *rapid.Generator[sim.Config] {
 		n := func(name string, of ...int) int { return rapid.SampledFrom(of).Draw(t, name) }
 		return sim.Config{
 			Seed: rapid.Uint64().Draw(t, "seed"), RPM: n("RPM", 0, 30, 300), TPM: n("TPM", 0, 3000, 90_000), RPD: n("RPD", 0, 20),
-			Concurrent: n("concurrent", 0, 2, 5), Queue: n("queue", 0, 0, 1, 3),
+			Concurrency: n("concurrency", 0, 2, 5), Queue: n("queue", 0, 0, 1, 3),
 			Burst:   rapid.SampledFrom([]time.Duration{0, time.Second, 10 * time.Second}).Draw(t, "burst"),
 			Charge:  rapid.SampledFrom([]limits.Charge{limits.ChargeDeclared, limits.ChargeActual}).Draw(t, "charge"),
 			Latency: 197 * time.Millisecond, RefusalLatency: -1, PerToken: 1013 * time.Microsecond, Jitter: 0.1, OutputSigma: 0.5,
@@ -148,7 +148,7 @@ func TestLimiterTellsWhatHeadersWould(t *testing.T) {
 	if s := l.Spent(); s != (sim.Spent{Requests: 1, Tokens: 500, Input: 10, Output: 500}) {
 		t.Errorf("spent %+v", s)
 	}
-	if _, err := sim.NewLimiter(sim.Config{RPM: -1, TPM: -1, ITPM: -1, OTPM: -1, RPD: -1, Concurrent: -1}); err == nil || !strings.Contains(err.Error(), "Config.RPM") {
+	if _, err := sim.NewLimiter(sim.Config{RPM: -1, TPM: -1, ITPM: -1, OTPM: -1, RPD: -1, Concurrency: -1}); err == nil || !strings.Contains(err.Error(), "Config.RPM") {
 		t.Errorf("of limits below zero the first is to be named: %v", err)
 	}
 	if _, err := sim.NewLimiter(sim.Config{Contention: 2}); err == nil || !strings.Contains(err.Error(), "Config.Contention") {

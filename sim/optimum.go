@@ -159,7 +159,7 @@ func (o *optimum) admit(it *item) (passed, gone bool) {
 		o.now = storm.To
 		return false, false
 	}
-	if o.config.Concurrent > 0 && len(o.open) >= o.config.Concurrent {
+	if o.config.Concurrency > 0 && len(o.open) >= o.config.Concurrency {
 		o.now = o.open[0].at
 		return false, false
 	}

@@ -35,10 +35,10 @@ func TestOptimum(t *testing.T) {
 		"declared tokens": {sim.Config{TPM: 600}, calls(8, one), 20200 * ms},
 		"actual tokens":   {sim.Config{TPM: 600, Charge: limits.ChargeActual, OutputTokens: 80}, calls(8, one), 200 * ms},
 		// 200 ms for the first, whose 90 tokens leave a debt of 90 - 60 - 2.
-		"debt":                      {sim.Config{OTPM: 60, Concurrent: 1, Charge: limits.ChargeActual, OutputTokens: 90}, calls(2, one), 200*ms + 31000*ms + 200*ms},
-		"concurrency":               {sim.Config{Concurrent: 2}, calls(5, one), 600 * ms},
+		"debt":                      {sim.Config{OTPM: 60, Concurrency: 1, Charge: limits.ChargeActual, OutputTokens: 90}, calls(2, one), 200*ms + 31000*ms + 200*ms},
+		"concurrency":               {sim.Config{Concurrency: 2}, calls(5, one), 600 * ms},
 		"silent queue":              {sim.Config{Queue: 2}, calls(5, one), 600 * ms},
-		"both":                      {sim.Config{Queue: 2, Concurrent: 3}, calls(5, one), 600 * ms},
+		"both":                      {sim.Config{Queue: 2, Concurrency: 3}, calls(5, one), 600 * ms},
 		"contention":                {sim.Config{Contention: 2}, calls(5, one), 600 * ms},
 		"contention behind a queue": {sim.Config{Queue: 3, Contention: 2}, calls(5, one), 600 * ms},
 		"storm": {sim.Config{RPM: 60, Burst: ms, Storms: []sim.Storm{{From: 1500 * ms, To: 4 * time.Second}}},

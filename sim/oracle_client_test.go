@@ -58,8 +58,8 @@ func (o Oracle) Run(ctx context.Context, client *http.Client, baseURL string, bo
 		oracle: o, config: config, client: client, url: baseURL + o.Path,
 		pacer: newPacer(config), places: len(bodies), results: make(chan oracleResult),
 	}
-	if config.Concurrent > 0 {
-		r.places = min(r.places, config.Concurrent)
+	if config.Concurrency > 0 {
+		r.places = min(r.places, config.Concurrency)
 	}
 	if config.Queue > 0 {
 		r.places = min(r.places, 2*config.Queue) // the next one waits at the door

@@ -27,7 +27,7 @@ func TestOracleReachesTheOptimum(t *testing.T) {
 		bodies [][]byte
 	}{
 		"bound by requests": {
-			sim.Config{RPM: 900, Burst: 15 * time.Second, Concurrent: 30},
+			sim.Config{RPM: 900, Burst: 15 * time.Second, Concurrency: 30},
 			chatBodies(400, 10, 20)},
 		"bound by tokens": {
 			sim.Config{TPM: 60000, Burst: 10 * time.Second, Jitter: 0.5, OutputTokens: 100, OutputSigma: 0.7, PerToken: time.Millisecond},
@@ -36,7 +36,7 @@ func TestOracleReachesTheOptimum(t *testing.T) {
 			sim.Config{RPM: 6000, ITPM: 60000, OTPM: 30000, Charge: limits.ChargeActual, Burst: 5 * time.Second, OutputTokens: 100, OutputSigma: 0.5},
 			chatBodies(300, 40, 1000)},
 		"bound by concurrency": {
-			sim.Config{Concurrent: 7, Jitter: 0.4},
+			sim.Config{Concurrency: 7, Jitter: 0.4},
 			chatBodies(300, 10, 20)},
 		"silent queue": {
 			sim.Config{Queue: 6, Jitter: 0.3},
@@ -87,7 +87,7 @@ func TestOracleReachesTheOptimum(t *testing.T) {
 
 // BenchmarkOracle goes over real sockets.
 func BenchmarkOracle(b *testing.B) {
-	config := sim.Config{RPM: 6000, Burst: time.Second, Concurrent: 50}
+	config := sim.Config{RPM: 6000, Burst: time.Second, Concurrency: 50}
 	bodies := chatBodies(400, 10, 20)
 	best := config.Optimum(config.Workload(chatPath, bodies...))
 	transport := &http.Transport{MaxIdleConnsPerHost: 100, DialContext: (&net.Dialer{}).DialContext}

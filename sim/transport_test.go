@@ -21,7 +21,7 @@ func streaming(body string) string {
 
 func TestCancelledCallIsAbandonedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
-		s := serve(t, sim.Config{Concurrent: 1, Latency: 10 * time.Second})
+		s := serve(t, sim.Config{Concurrency: 1, Latency: 10 * time.Second})
 		late := errors.New("too late")
 		ctx2, cancel := context.WithTimeoutCause(ctx, time.Second, late)
 		defer cancel()
@@ -80,7 +80,7 @@ func TestStreamComesByAndBy(t *testing.T) {
 
 func TestStreamHoldsItsSlotUntilTheLastByte(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
-		s := serve(t, sim.Config{OutputTokens: 30, PerToken: time.Second, Concurrent: 1})
+		s := serve(t, sim.Config{OutputTokens: 30, PerToken: time.Second, Concurrency: 1})
 		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, baseURL+chatPath, strings.NewReader(streaming(chatBody("a", 1, 0))))
 		response, err := s.Transport().RoundTrip(r)
 		if err != nil {

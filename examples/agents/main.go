@@ -47,7 +47,7 @@ func main() {
 		log.Fatal(err)
 	}
 	scheduler, err := sluice.New(sluice.Config{
-		Limits:   sluice.Limits{Concurrent: *slots},
+		Limits:   sluice.Limits{Concurrency: *slots},
 		Observer: sluice.ObserverFunc(tell),
 	})
 	if err != nil {

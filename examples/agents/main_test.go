@@ -20,14 +20,14 @@ import (
 // newBench returns an imitation over a socket that has so many slots, and a function that makes a team of agents which call it.
 func newBench(t *testing.T, slots int) (*sim.Server, func(pool.Store) *team) {
 	t.Helper()
-	server, err := sim.New(sim.Config{Concurrent: slots, Latency: 30 * time.Millisecond})
+	server, err := sim.New(sim.Config{Concurrency: slots, Latency: 30 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	web := httptest.NewServer(server)
 	t.Cleanup(web.Close)
 	return server, func(store pool.Store) *team {
-		scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: slots}})
+		scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: slots}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -75,7 +75,7 @@ func questions(n int) []string {
 func TestManyCallsAtOnceAreHeldToTheLimitAndTheClientSeesNoRefusal(t *testing.T) {
 	// 60 calls at once, where 8 may be open, and the bucket holds 20 and refills 20 a second.
 	b := newBench(t, sluice.Config{}, sim.Config{
-		RPM: 1200, Burst: time.Second, Concurrent: 8, Latency: 20 * time.Millisecond,
+		RPM: 1200, Burst: time.Second, Concurrency: 8, Latency: 20 * time.Millisecond,
 	})
 	for i, a := range ask(t.Context(), b.client, "gemini-2.5-flash", questions(60)) {
 		if a.err != nil {
@@ -95,7 +95,7 @@ func TestManyCallsAtOnceAreHeldToTheLimitAndTheClientSeesNoRefusal(t *testing.T)
 
 func TestStreamsAreHeldToTheLimitToo(t *testing.T) {
 	b := newBench(t, sluice.Config{}, sim.Config{
-		RPM: 1200, Burst: time.Second, Concurrent: 4, Latency: 10 * time.Millisecond, PerToken: time.Millisecond,
+		RPM: 1200, Burst: time.Second, Concurrency: 4, Latency: 10 * time.Millisecond, PerToken: time.Millisecond,
 	})
 	var wg sync.WaitGroup
 	for _, q := range questions(30) {

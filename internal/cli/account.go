@@ -3,8 +3,6 @@ package cli
 import (
 	"cmp"
 	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/pricing"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -25,43 +21,45 @@ import (
 	"github.com/sluice-llm/sluice/sim"
 )
 
-// accountFlags say where calls go, with which key and under which limits.
+// accountFlags say where requests go, with which key and within which limits.
 type accountFlags struct {
-	provider     string
-	baseURL      string
-	model        string
-	keyEnv       string
-	keysFile     string
-	headers      []string
-	caFile       string
-	limits       limitFlags
-	settings     settingsFlags
-	maxThrottles int
-	flags        *pflag.FlagSet // with --max-throttles
-	elsewhere    bool           // calls are made by others, who know the address
+	provider  string
+	baseURL   string
+	model     string
+	keyEnv    string
+	envFile   string
+	headers   []string
+	limits    limitFlags
+	settings  settingsFlags
+	search    bool // the command is find
+	elsewhere bool // other hosts send the requests, and know the address
 }
 
-func (f *accountFlags) register(fs *pflag.FlagSet) {
-	f.registerAddress(fs)
-	f.limits.register(fs)
-	f.settings.register(fs)
+// target returns the flags of the provider, its address, the model and the key.
+func (f *accountFlags) target() []flag {
+	return []flag{
+		{name: "provider", field: &f.provider, metavar: "NAME", help: "Use this provider (default: recognized from the model)", common: true},
+		{name: "base-url", field: &f.baseURL, metavar: "URL", help: "Use this address, as the provider's SDK takes it", common: true},
+		{name: "model", field: &f.model, metavar: "MODEL", help: "Use this model for items that name none", common: true},
+		{name: "key-env", field: &f.keyEnv, metavar: "NAME", help: "Read the key from this variable (default: the provider's)"},
+	}
 }
 
-// registerAddress registers the flags that say where calls go, with which key and which headers.
-func (f *accountFlags) registerAddress(fs *pflag.FlagSet) {
-	f.registerTarget(fs)
-	fs.StringVar(&f.keysFile, "keys-file", "", "file of NAME=value lines to find that variable in if the environment lacks it")
-	fs.StringArrayVar(&f.headers, "header", nil, "header to send with every call, as 'Name: value' (repeatable)")
-	fs.StringVar(&f.caFile, "ca-file", "", "certificates to trust besides the system's, in PEM")
+// envFileFlag returns the flag that names a file with the key, and headerFlag the one of further headers.
+func (f *accountFlags) envFileFlag() flag {
+	return flag{name: "env-file", field: &f.envFile, metavar: "FILE", help: "Read the key from NAME=VALUE lines if the variable is unset"}
 }
 
-// registerTarget registers the flags of the provider, its address, the model and the key.
-func (f *accountFlags) registerTarget(fs *pflag.FlagSet) {
-	// The names are not listed: reading them would slow every start down.
-	fs.StringVar(&f.provider, "provider", "", "whose API it is, such as openai, anthropic, azure or sim (absent: recognised from the model)")
-	fs.StringVar(&f.baseURL, "base-url", "", "address of the API, as the provider's official SDK takes it")
-	fs.StringVar(&f.model, "model", "", "model for lines that name none")
-	fs.StringVar(&f.keyEnv, "key-env", "", "environment variable that holds the key (absent: the provider's usual one)")
+// fileFlag names the flag of the command that takes a file with the key.
+func (f *accountFlags) fileFlag() string {
+	if f.search {
+		return "--env-file"
+	}
+	return "--env-file"
+}
+
+func (f *accountFlags) headerFlag() flag {
+	return flag{name: "header", field: &f.headers, metavar: "'NAME: VALUE'", help: "Send this header with every request (repeatable)"}
 }
 
 // accounts are where calls go and how: one account for each provider that the input names.
@@ -128,7 +126,7 @@ func (f *accountFlags) open(template sluice.Config, s *streams) (*accounts, erro
 		a.transport, err = imitation()
 	} else {
 		a.room = newRoom()
-		a.transport, err = newTransport(f.caFile, a.room.calls)
+		a.transport = newTransport(a.room.calls)
 	}
 	return a, err
 }
@@ -139,14 +137,8 @@ func (a *accounts) read() (err error) {
 	if a.settings, err = f.settings.open(); err != nil {
 		return err
 	}
-	if f.keysFile != "" {
-		a.settings.files.note(f.keysFile)
-	}
-	for _, value := range a.settings.file.Variables() {
-		a.hide(value)
-	}
-	if err := a.settings.send(f.provider); err != nil {
-		return err
+	if f.envFile != "" {
+		a.settings.files.note(f.envFile)
 	}
 	if f.provider == "" {
 		return nil
@@ -164,25 +156,6 @@ func (f *accountFlags) again(a *accounts) (*accounts, error) {
 		shared: a.shared, pool: a.pool, tuning: newTuning(), keys: make(map[string]provider.Key),
 	}
 	return next, next.read()
-}
-
-func (f *accountFlags) registerThrottles(fs *pflag.FlagSet, unit string) {
-	f.flags = fs
-	fs.IntVar(&f.maxThrottles, "max-throttles", 20, "give up "+unit+"s that are throttled more often (default: 20, in 10 minutes at least)")
-	fs.Lookup("max-throttles").DefValue = "0" // which is not printed
-}
-
-// mostThrottles is --max-throttles as a Config takes it, where zero is the default and a negative number is none.
-func (f *accountFlags) mostThrottles() int {
-	switch {
-	case f.flags == nil: // the command has no such flag
-		return f.maxThrottles
-	case !f.flags.Changed("max-throttles"):
-		return 0
-	case f.maxThrottles == 0:
-		return -1
-	}
-	return f.maxThrottles
 }
 
 // checkBaseURL refuses what an address must not hold: it is printed and recorded.
@@ -278,7 +251,12 @@ func (a *accounts) schedulerOf(c sluice.Config, p provider.Provider, label strin
 		c.StateDir = stateDir(p)
 	}
 	c.Charge, c.CountsCached = p.Charge, p.CountsCached
-	c.MaxThrottles = a.flags.mostThrottles()
+	if text := a.settings.file.Charge; text != "" {
+		if err := c.Charge.UnmarshalText([]byte(text)); err != nil {
+			return nil, err
+		}
+	}
+	c.MaxThrottles = a.settings.maxThrottles()
 	scheduler, err := a.make(&c)
 	if err != nil && c.StateDir != "" {
 		return nil, usageError(err, "learned limits are kept in %s: set XDG_STATE_HOME to a directory that you can write to", c.StateDir)
@@ -371,7 +349,7 @@ func (a *accounts) Close() error {
 // headers of its answers.
 func imitation() (http.RoundTripper, error) {
 	server, err := sim.New(sim.Config{
-		Seed: 1, RPM: 900, Burst: 3 * time.Second, Concurrent: 30,
+		Seed: 1, RPM: 900, Burst: 3 * time.Second, Concurrency: 30,
 		Latency: 200 * time.Millisecond, Jitter: 0.2, OutputTokens: 80, OutputSigma: 0.4,
 	})
 	if err != nil {
@@ -439,26 +417,10 @@ func checkSent(h http.Header) error {
 
 // newTransport returns a transport for many calls to one host, which trusts the certificates in that file too. It has at
 // most so many connections to it; 0 is no bound.
-func newTransport(caFile string, most int) (http.RoundTripper, error) {
+func newTransport(most int) http.RoundTripper {
 	t := provider.NewBase(connections)
 	t.MaxConnsPerHost = most
-	if caFile == "" {
-		return t, nil
-	}
-	const hint = "--ca-file takes certificates in PEM"
-	pem, err := readNamed(caFile, 16)
-	if err != nil {
-		return nil, usageError(fmt.Errorf("certificates: %w", err), hint)
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool()
-	}
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, usageError(fmt.Errorf("%s holds no certificate", caFile), hint)
-	}
-	t.TLSClientConfig = &tls.Config{RootCAs: pool}
-	return t, nil
+	return t
 }
 
 // connections is how many are kept for reuse: as many as a run may have calls in flight.

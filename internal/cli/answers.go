@@ -9,7 +9,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/proc"
@@ -21,11 +20,7 @@ import (
 type answersOptions struct {
 	results string
 	input   string
-	format  string // of the input
-	parted  batch.Format
-	output  string
-	csv     bool
-	text    bool
+	format  string
 }
 
 // newAnswers returns the command that prints the answers that stand in a file of results.
@@ -33,16 +28,14 @@ func newAnswers(s *streams) *cobra.Command {
 	var o answersOptions
 	cmd := &cobra.Command{
 		Use:   "answers OUT.jsonl|DIR",
-		Short: "Print the answers in a file of results",
-		Long: `Print the answers in a file of results: the text of each, whatever its provider's form, and why it ended. Where there is
-no text, it is the arguments of the tool calls. Of several choices, it is the first. Of the directory of sluice exec it is what
-each command wrote to its standard output, in the order of the items.
-
-A JSON line for each, or CSV, or the bare texts. A run may be writing to the file.`,
+		Short: "Print the texts of the responses in a file of results",
+		Long: `Print the texts of the responses, whatever their provider's form, and why each ended. Without a text it is the arguments of
+the tool calls; of several choices it is the first. For the directory of exec it is the standard output of each command,
+in the order of the items. A run can be writing to the file.`,
 		Example: `  sluice answers out.jsonl | jq -r .text
-  sluice answers out.jsonl --csv --input prompts.jsonl -o answers.csv
-  sluice answers out.jsonl --text | less
-  sluice answers .sluice-exec --csv -o answers.csv`,
+  sluice answers out.jsonl --format csv --input prompts.jsonl > answers.csv
+  sluice answers out.jsonl --format text | less
+  sluice answers .sluice-exec --format csv > answers.csv`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError(fmt.Errorf("one file of results is needed, not %d", len(args)),
@@ -55,40 +48,20 @@ A JSON line for each, or CSV, or the bare texts. A run may be writing to the fil
 			return printAnswers(s, &o)
 		},
 	}
-	o.register(cmd.Flags())
+	o.format = "jsonl"
+	define(cmd, flagGroup{"Output", []flag{
+		{name: "format", field: &o.format, metavar: "jsonl|csv|text", help: "Choose the form of the output", common: true},
+		{name: "input", field: &o.input, metavar: "FILE", help: "Print in the order of this input, with its fields", common: true},
+	}})
 	return cmd
-}
-
-func (o *answersOptions) register(fs *pflag.FlagSet) {
-	fs.SortFlags = false
-	fs.BoolVar(&o.csv, "csv", false, "print CSV with a header")
-	fs.BoolVar(&o.text, "text", false, "print the bare texts, each below a line with its id")
-	fs.StringVar(&o.input, "input", "", "file that was run: answers come in its order, beside its fields")
-	fs.StringVar(&o.format, "format", "", "form of --input: jsonl, text, csv or tsv (default: by name)")
-	fs.StringVarP(&o.output, "output", "o", "", "file to write in place of standard output")
 }
 
 // check finds what is wrong with the flags.
 func (o *answersOptions) check() error {
-	switch {
-	case o.csv && o.text:
-		return usageError(errors.New("--csv and --text exclude each other"), "choose one of them")
-	case o.results == "-" || o.input == "-":
+	if o.results == "-" || o.input == "-" {
 		return usageError(errors.New("answers are not read from standard input"), "name a file: it may be read more than once")
 	}
-	if err := checkWordIfAny("format", o.format); err != nil {
-		return err
-	}
-	if err := o.parted.UnmarshalText([]byte(o.format)); err != nil {
-		return err
-	}
-	if o.format != "" && o.input == "" {
-		return usageError(errors.New("--format is that of the input, and there is none"), "name what was run: --input IN; the form of the answers is --csv or --text")
-	}
-	if o.output == "-" {
-		o.output = ""
-	}
-	return keepsApart("output", o.output, o.results, o.input)
+	return nil
 }
 
 // answer is what is printed of one item.
@@ -121,11 +94,7 @@ func printAnswers(s *streams, o *answersOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	file, err := newFileFor("output", o.output)
-	if err != nil {
-		return err
-	}
-	p := &answerPrinter{o: o}
+	p, err := &answerPrinter{o: o}, error(nil)
 	if dir, ok := execDir(o.results); ok {
 		p.commands = dir
 		if o.input != "" {
@@ -137,16 +106,7 @@ func printAnswers(s *streams, o *answersOptions) error {
 		}
 		defer p.results.Close()
 	}
-	if file != nil {
-		err = file.write(func(w io.Writer) error {
-			p.err = p.print(w)
-			return p.err
-		})
-		err = cmp.Or(p.err, err)
-	} else {
-		err = p.print(s.data())
-	}
-	if err != nil {
+	if err = p.print(s.data()); err != nil {
 		return explainAnswers(err)
 	}
 	p.conclude(s)
@@ -169,7 +129,7 @@ func explainAnswers(err error) error {
 	case isAny[*batch.RecordingError](err):
 		return usageError(err, "name the output of a run, not its input")
 	case isAny[*inputFileError](err):
-		return usageError(err, "--input is the file that was run, and --format what its name does not tell")
+		return usageError(err, "--input is the file that was run")
 	}
 	return err
 }
@@ -194,9 +154,8 @@ type answerPrinter struct {
 
 	commands string // directory of commands whose answers they are; "": they are in results
 	failed   int
-	missing  int   // items of the input without a result
-	foreign  int   // results that belong to no line of the input
-	err      error // of print, in the words of its own
+	missing  int // items of the input without a result
+	foreign  int // results that belong to no line of the input
 }
 
 // print writes all answers to w.
@@ -205,15 +164,15 @@ func (p *answerPrinter) print(w io.Writer) error {
 	var names []string
 	var err error
 	if p.o.input != "" {
-		if p.o.csv {
-			if names, err = fieldNames(p.o.input, fieldsOf(batch.FieldsOf(p.o.input, p.o.parted))); err != nil {
+		if p.o.format == "csv" {
+			if names, err = fieldNames(p.o.input, fieldsOf(batch.FieldsOf(p.o.input, batch.FormatByName))); err != nil {
 				return &inputFileError{err}
 			}
 		}
 		if err = p.results.Index(); err != nil {
 			return err
 		}
-	} else if p.o.csv && p.results != nil {
+	} else if (p.o.format == "csv") && p.results != nil {
 		if names, err = fieldNames(p.o.results, p.metadata()); err != nil {
 			return err
 		}
@@ -271,7 +230,7 @@ func (p *answerPrinter) inOrderOfResults(form answerForm) error {
 // inOrderOfInput prints the results of the input's items.
 func (p *answerPrinter) inOrderOfInput(form answerForm) error {
 	found := 0
-	for in, err := range batch.FieldsOf(p.o.input, p.o.parted) {
+	for in, err := range batch.FieldsOf(p.o.input, batch.FormatByName) {
 		if err != nil {
 			return &inputFileError{err}
 		}

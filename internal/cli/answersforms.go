@@ -24,10 +24,10 @@ type answerForm interface {
 // form returns the form that the flags ask for.
 func (o *answersOptions) form(w io.Writer) answerForm {
 	buffered := bufio.NewWriterSize(w, 64<<10)
-	switch {
-	case o.csv:
+	switch o.format {
+	case "csv":
 		return &csvAnswers{w: csv.NewWriter(buffered), buffered: buffered}
-	case o.text:
+	case "text":
 		return &textAnswers{w: buffered}
 	}
 	return &jsonAnswers{w: buffered}
@@ -62,7 +62,7 @@ func fieldNames(path string, all iter.Seq2[[]batch.Field, error]) (names []strin
 				continue
 			}
 			if len(names) == mostColumns {
-				return nil, fmt.Errorf("%s has fields of more than %d names, which are no columns: leave --csv out", path, mostColumns)
+				return nil, fmt.Errorf("%s has fields of more than %d names, which are no columns: use --format jsonl", path, mostColumns)
 			}
 			known[f.Name] = true
 			names = append(names, f.Name)

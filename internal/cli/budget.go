@@ -1,13 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/pricing"
@@ -15,122 +14,124 @@ import (
 
 // budgetFlags bound what a run may use.
 type budgetFlags struct {
-	flags       *pflag.FlagSet
-	maxCost     float64
-	maxTokens   int
-	deadline    string
-	maxFailures string
-	priceIn     float64
-	priceOut    float64
+	cost     float64 // USD
+	tokens   int
+	deadline deadline
+	failures failureBound
+	price    price
 }
 
-func (f *budgetFlags) register(fs *pflag.FlagSet) {
-	f.flags = fs
-	fs.Float64Var(&f.maxCost, "max-cost", 0, "stop before the calls of this run cost more than this, in USD")
-	fs.IntVar(&f.maxTokens, "max-tokens-total", 0, "stop before the calls of this run take more tokens than this, input and output")
-	fs.StringVar(&f.deadline, "deadline", "", "send nothing after this time (such as 2h) or instant (such as 2026-01-31T18:00:00Z)")
-	fs.StringVar(&f.maxFailures, "max-failures", "", "stop at so many failed items of this run, or, as in 5%, at more than that part of the finished ones")
-	fs.Float64Var(&f.priceIn, "price-in", 0, "USD per million input tokens (absent: as published)")
-	fs.Float64Var(&f.priceOut, "price-out", 0, "USD per million output tokens (absent: as published)")
+func (f *budgetFlags) flags() []flag {
+	return []flag{
+		{name: "max-cost", field: usd(&f.cost), help: "Stop before this run costs more", common: true},
+		{name: "deadline", field: &f.deadline, help: "Start nothing after this, such as 2h or 2026-01-31T18:00:00Z"},
+		{name: "max-failures", field: &f.failures, help: "Stop at N failed items, or when more than N % of them fail"},
+	}
 }
 
-// What is beyond these is a slip, and sums of it could not be compared: US dollars, and US dollars per million tokens as in files.
+// budget is what the flags say of the budget of a run that starts now.
+func (f *budgetFlags) budget(now time.Time, attempts int) batch.Budget {
+	return batch.Budget{
+		Cost: f.cost, Tokens: f.tokens, Deadline: f.deadline.from(now), Failures: f.failures.count, FailedShare: f.failures.share, Attempts: attempts,
+	}
+}
+
+// deadline is a flag that takes a duration from now, or an instant.
+type deadline struct {
+	text  string
+	after time.Duration
+	at    time.Time
+}
+
+// String returns the text that was given.
+func (d *deadline) String() string { return d.text }
+
+// Type returns the metavar.
+func (d *deadline) Type() string { return "DURATION|TIME" }
+
+// Set reads the deadline.
+func (d *deadline) Set(text string) (err error) {
+	*d = deadline{text: text}
+	if d.after, err = time.ParseDuration(text); err == nil {
+		return wrongIf(d.after <= 0, "is not above zero")
+	}
+	if d.at, err = time.Parse(time.RFC3339, text); err != nil {
+		return badValue("is neither a duration such as 2h30m nor a time such as 2026-01-31T18:00:00Z")
+	}
+	return wrongIf(!d.at.After(time.Now()), "is past")
+}
+
+// from returns the instant of the deadline of a run that starts now; zero if there is none.
+func (d *deadline) from(now time.Time) time.Time {
+	if d.after > 0 {
+		return now.Add(d.after)
+	}
+	return d.at
+}
+
+// failureBound is a flag that takes a number of items, or a part of them in percent.
+type failureBound struct {
+	text  string
+	count int
+	share float64
+}
+
+// String returns the text that was given.
+func (f *failureBound) String() string { return f.text }
+
+// Type returns the metavar.
+func (f *failureBound) Type() string { return "N|N%" }
+
+// Set reads the bound.
+func (f *failureBound) Set(text string) error {
+	*f = failureBound{text: text}
+	if part, ok := strings.CutSuffix(strings.TrimSpace(text), "%"); ok {
+		percent, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
+		f.share = percent / 100
+		return wrongIf(err != nil || !(percent > 0 && percent < 100), "is not between 0% and 100%")
+	}
+	n, err := strconv.Atoi(text)
+	f.count = n
+	return wrongIf(err != nil || n < 1, "is neither a whole number from 1 nor a part such as 5%")
+}
+
+// price is a flag that takes the prices of input and output tokens.
+type price struct{ rate *pricing.Rate }
+
+func (p *price) flag() flag {
+	return flag{name: "price", field: p, help: "Set USD per million tokens, such as 0.15/0.60"}
+}
+
+// String returns the prices.
+func (p *price) String() string {
+	if p.rate == nil {
+		return ""
+	}
+	return fmt.Sprintf("%v/%v", p.rate.Input, p.rate.Output)
+}
+
+// Type returns the metavar.
+func (p *price) Type() string { return "IN/OUT" }
+
+// Set reads two prices.
+func (p *price) Set(text string) error {
+	in, out, _ := strings.Cut(text, "/")
+	input, wrong := strconv.ParseFloat(in, 64)
+	output, alsoWrong := strconv.ParseFloat(out, 64)
+	p.rate = &pricing.Rate{Input: input, Output: output}
+	return wrongIf(cmp.Or(wrong, alsoWrong) != nil || !(input >= 0 && input <= maxPrice && output >= 0 && output <= maxPrice),
+		"is not two prices in USD per million tokens, such as 0.15/0.60")
+}
+
+// Amounts above these are a slip, and their sums could not be compared: US dollars, and US dollars per million tokens.
 const (
-	mostCost  = 1e9
-	mostPrice = 1e6
+	maxCost  = 1e9
+	maxPrice = 1e6
 )
 
-// budget is what the flags say of the budget of a run that begins now.
-func (f *budgetFlags) budget(now time.Time, attempts int) (b batch.Budget, err error) {
-	b = batch.Budget{Cost: f.maxCost, Tokens: f.maxTokens, Attempts: attempts}
-	switch set := f.flags.Changed; {
-	case set("max-cost") && !(f.maxCost > 0 && f.maxCost <= mostCost):
-		return b, usageError(fmt.Errorf("--max-cost %v is not a sum to spend", f.maxCost), "say it in USD, such as --max-cost 2.50; leave it out for no bound")
-	case set("max-tokens-total") && f.maxTokens <= 0:
-		return b, usageError(fmt.Errorf("--max-tokens-total %d is not a number of tokens to use", f.maxTokens), "say how many, such as --max-tokens-total 1000000; leave it out for no bound")
-	}
-	for _, flag := range [...]struct {
-		name  string
-		price float64
-	}{{"price-in", f.priceIn}, {"price-out", f.priceOut}} {
-		if !(flag.price >= 0 && flag.price <= mostPrice) {
-			return b, usageError(fmt.Errorf("--%s %v is not a price", flag.name, flag.price), "say it in USD per million tokens")
-		}
-	}
-	if in, out := f.flags.Changed("price-in"), f.flags.Changed("price-out"); in != out {
-		name := "--price-in"
-		if in {
-			name = "--price-out"
-		}
-		return b, usageError(errors.New("one price alone says nothing of what calls cost"), "say %s, too, in USD per million tokens", name)
-	}
-	if err := f.setDeadline(&b, now); err != nil {
-		return b, err
-	}
-	return b, f.setFailures(&b)
-}
-
-// setDeadline reads a time from now, or an instant.
-func (f *budgetFlags) setDeadline(b *batch.Budget, now time.Time) error {
-	if !f.flags.Changed("deadline") {
-		return nil
-	}
-	const hint = "write a time such as --deadline 2h30m, or an instant such as --deadline 2026-01-31T18:00:00Z"
-	if d, err := time.ParseDuration(f.deadline); err == nil {
-		if d <= 0 {
-			return usageError(fmt.Errorf("--deadline %s leaves no time", f.deadline), hint)
-		}
-		b.Deadline = now.Add(d)
-		return nil
-	}
-	at, err := time.Parse(time.RFC3339, f.deadline)
-	if err != nil {
-		return usageError(fmt.Errorf("--deadline %q is neither a time nor an instant", f.deadline), hint)
-	}
-	if !at.After(now) {
-		return usageError(fmt.Errorf("--deadline %s is past", f.deadline), hint)
-	}
-	b.Deadline = at
-	return nil
-}
-
-// setFailures reads a number, or a part in percent.
-func (f *budgetFlags) setFailures(b *batch.Budget) (err error) {
-	if !f.flags.Changed("max-failures") {
-		return nil
-	}
-	const hint = "write a number of items such as --max-failures 10, or a part of them such as --max-failures 5%%; leave it out for no bound"
-	if part, ok := strings.CutSuffix(strings.TrimSpace(f.maxFailures), "%"); ok {
-		share, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
-		if err != nil || !(share > 0 && share < 100) {
-			return usageError(fmt.Errorf("--max-failures %s is not a part between 0%% and 100%%", f.maxFailures), hint)
-		}
-		b.FailedShare = share / 100
-		return nil
-	}
-	if b.Failures, err = strconv.Atoi(f.maxFailures); err != nil || b.Failures <= 0 {
-		return usageError(fmt.Errorf("--max-failures %q is not a number of items above 0", f.maxFailures), hint)
-	}
-	return nil
-}
-
-// told returns the prices that the flags tell for all models; nil if they tell none.
-func (f *budgetFlags) told() *pricing.Rate {
-	if !f.flags.Changed("price-in") {
-		return nil
-	}
-	return &pricing.Rate{Input: f.priceIn, Output: f.priceOut}
-}
-
-// missingPrice says which price is missing of the two that --max-cost needs.
-func missingPrice(in, out bool) error {
-	switch {
-	case in && !out:
-		return usageError(errors.New("--max-cost needs the price of output, too"), "say --price-out, in USD per million tokens")
-	case out && !in:
-		return usageError(errors.New("--max-cost needs the price of input, too"), "say --price-in, in USD per million tokens")
-	}
-	return usageError(errors.New("--max-cost needs prices, and none are known"), "say --price-in and --price-out, in USD per million tokens")
+// missingPrice is the error about --max-cost without prices.
+func missingPrice() error {
+	return usageError(errors.New("--max-cost needs prices, and none are known"), "add --price IN/OUT, in USD per million tokens, such as --price 0.15/0.60")
 }
 
 // explainBudget says how a run whose budget is spent goes on.
@@ -140,18 +141,13 @@ func (e *exitError) explainBudget(spent *batch.BudgetError, o *runOptions) {
 	switch {
 	case spent.Alone():
 		e.hint = fmt.Sprintf("say more, or bound the answers with --max-tokens; what is recorded is kept. Then the same command goes on: %s", o.command())
-	case spent.What == batch.LimitedTime && !isDuration(o.budget.deadline):
+	case spent.What == batch.LimitedTime && o.budget.deadline.after == 0:
 		e.hint = "what is recorded is kept; to go on without a deadline: " + o.commandWithout("--deadline")
 	case spent.What == batch.LimitedFailures:
-		e.hint = "look at why they failed; what is recorded is kept. The same command goes on, and --retry-failed tries those again: " + o.command()
+		e.hint = "look at why they failed; what is recorded is kept. --redo failed sends them again: " + o.command("--redo", "failed")
 	default:
 		e.hint = "what is recorded is kept; the same command goes on and may use as much again: " + o.command()
 	}
-}
-
-func isDuration(text string) bool {
-	_, err := time.ParseDuration(text)
-	return err == nil
 }
 
 // commandWithout is the command line that this run was started by, without a flag and its value, and with words instead.

@@ -1,30 +1,24 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
-
-	"github.com/spf13/pflag"
+	"strings"
 
 	"github.com/sluice-llm/sluice/batch"
 )
 
-// checkFlags say which answers a run accepts.
+// checkFlags say which responses are accepted.
 type checkFlags struct {
-	schema   string
-	feedback bool
-	failOn   string
-	text     string // of the schema, once it is read
+	schema string
+	reject []string
+	text   string // of the schema, once it is read
 }
 
-func (c *checkFlags) register(fs *pflag.FlagSet) {
-	c.registerRules(fs)
-	fs.BoolVar(&c.feedback, "schema-feedback", false, "tell the model what was wrong with its answer when it is tried again")
-}
-
-func (c *checkFlags) registerRules(fs *pflag.FlagSet) {
-	fs.StringVar(&c.schema, "schema", "", "file with a JSON Schema that answers must fit; others are tried again")
-	fs.StringVar(&c.failOn, "fail-on", "", "answers that are tried again: length, content_filter, refusal, empty, or several with commas between")
+func (c *checkFlags) flags() []flag {
+	return []flag{
+		{name: "schema", field: &c.schema, metavar: "FILE", help: "Retry responses that do not fit this JSON Schema"},
+		{name: "reject", field: &c.reject, metavar: "length|content_filter|refusal|empty", help: "Retry responses that end so (repeatable)"},
+	}
 }
 
 // schemaMiB is the size of a schema at most.
@@ -34,18 +28,15 @@ const schemaMiB = 1
 func (c *checkFlags) fill(cfg *batch.Config) error {
 	rules, err := c.rules()
 	if err == nil && rules != (batch.Rules{}) {
-		cfg.Check, cfg.Feedback = rules.Check, c.feedback
+		cfg.Check, cfg.Feedback = rules.Check, rules.Schema != nil
 	}
 	return err
 }
 
 // rules are what answers are checked by.
 func (c *checkFlags) rules() (rules batch.Rules, err error) {
-	if err := rules.FailOn.UnmarshalText([]byte(c.failOn)); err != nil {
-		return rules, usageError(fmt.Errorf("--fail-on: %w", err), "name sorts of answers with commas between, such as --fail-on length,refusal")
-	}
-	if c.feedback && c.schema == "" {
-		return rules, usageError(errors.New("--schema-feedback needs --schema"), "name the schema that answers must fit: --schema FILE")
+	if err := rules.FailOn.UnmarshalText([]byte(strings.Join(c.reject, ","))); err != nil {
+		return rules, err
 	}
 	if c.schema != "" {
 		doc, err := readNamed(c.schema, schemaMiB)

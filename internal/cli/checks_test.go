@@ -64,16 +64,16 @@ func TestAModelThatIsToldWhatIsWrongAnswersRight(t *testing.T) {
 				return code, stdout.String() + stderr.String()
 			}
 			run := []string{"run", "--provider", "openai-compatible", "--base-url", server.URL + "/v1", "in.jsonl", "-o", "out.jsonl", "--schema", "schema.json", "--progress", "none"}
-			if code, said := sluice(append(run, "--attempts", "2")...); code != 3 || len(p.sent) != 2 || p.sent[0] != p.sent[1] {
-				t.Fatalf("without feedback: exit code %d, sent %q: %s", code, p.sent, said)
+			if code, said := sluice(append(run, "--max-attempts", "1")...); code != 3 || len(p.sent) != 1 {
+				t.Fatalf("one attempt: exit code %d, sent %q: %s", code, p.sent, said)
 			}
-			if code, said := sluice(append(run, "--retry-failed", "--schema-feedback")...); code != 0 || len(p.sent) != 4 {
+			if code, said := sluice(append(run, "--redo", "failed")...); code != 0 || len(p.sent) != 3 {
 				t.Fatalf("with feedback: exit code %d, sent %q: %s", code, p.sent, said)
 			}
-			if want := `{"role":"assistant","content":"{\"age\":\"old\"}"},{"role":"user","content":"Your answer was not accepted: the answer does not fit the schema: at /age: got string, want integer\n`; !strings.Contains(p.sent[3], want) {
-				t.Errorf("sent %s", p.sent[3])
+			if want := `{"role":"assistant","content":"{\"age\":\"old\"}"},{"role":"user","content":"Your answer was not accepted: the answer does not fit the schema: at /age: got string, want integer\n`; !strings.Contains(p.sent[2], want) {
+				t.Errorf("sent %s", p.sent[2])
 			}
-			code, said := sluice("answers", "out.jsonl", "--text")
+			code, said := sluice("answers", "out.jsonl", "--format", "text")
 			if code != 0 || said != "--- a\nSorry.\n\n```json\n{\"age\":36}\n```\n" {
 				t.Errorf("exit code %d, answer %q", code, said)
 			}

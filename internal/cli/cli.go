@@ -35,14 +35,8 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 func newRoot(s *streams) *cobra.Command {
 	var which bool
 	root := &cobra.Command{
-		Use:   "sluice",
-		Short: "Run LLM calls at their provider's rate limit, and none beyond it",
-		Long: `Sluice runs LLM calls at their provider's rate limit, and none beyond it.
-
-It finds the limits in the answers' headers and refusals, keeps to them, and keeps what it has.`,
-		Example: `  sluice run --provider sim examples/prompts.jsonl -o out.jsonl    no key, no network: try it
-  sluice run prompts.jsonl -o out.jsonl                            the key comes from the environment
-  sluice run prompts.jsonl -o out.jsonl                            again: does what is left`,
+		Use:           "sluice",
+		Short:         "Use all of an LLM provider's rate limit, and none beyond it",
 		Args:          noCommand,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -53,17 +47,31 @@ It finds the limits in the answers' headers and refusals, keeps to them, and kee
 			return cmd.Help()
 		},
 	}
-	root.Flags().BoolVar(&which, "version", false, "print which Sluice this is")
+	root.Flags().BoolVar(&which, "version", false, "Print the version")
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.SetUsageFunc(printUsage)
+	root.SetHelpFunc(printHelp)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(s), newStatus(s), newAnswers(s), newPlan(s), newFind(s), newExplain(s), newModels(s), newReport(s), newStress(s), newSim(s), newExec(s), newGuard(s), newServe(s), newWorker(s), newVersion(s))
-	root.InitDefaultCompletionCmd(root.Name())
+	root.AddGroup(commandGroups()...)
+	for group, commands := range map[string][]*cobra.Command{
+		groupRun:      {newRun(s), newStatus(s), newAnswers(s), newReport(s)},
+		groupAgents:   {newExec(s), newStress(s)},
+		groupGateway:  {newServe(s)},
+		groupPlan:     {newFind(s), newPlan(s), newModels(s), newExplain(s)},
+		groupAdvanced: {newWorker(s), newSim(s), newVersion(s)},
+		"":            {newGuard(s)},
+	} {
+		for _, cmd := range commands {
+			cmd.GroupID = group
+			root.AddCommand(cmd)
+		}
+	}
 	root.SetHelpCommand(newHelp())
+	root.SetHelpCommandGroupID(groupAdvanced)
+	root.SetCompletionCommandGroupID(groupAdvanced)
+	root.InitDefaultCompletionCmd(root.Name())
 	refuseOtherShells(root)
-	completeFlags(root)
 	typed(root)
 	return root
 }

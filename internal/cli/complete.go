@@ -7,38 +7,28 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// suggest returns what the value of a flag may be, by what else stands on the line.
-type suggest func(cmd *cobra.Command) []string
-
-// completeFlags has shells complete the values of flags, of a command and of those below it: words that are known, providers,
-// tiers, models and upstreams. Whole numbers and times are nothing that a shell could complete; all others may be files.
-func completeFlags(cmd *cobra.Command) {
-	asked := map[string]suggest{"provider": providers, "tier": tiers, "what-if": tiers, "model": models, "upstream": upstreamNames}
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		known := asked[f.Name]
-		if words := wordsOf(f.Name); words != nil {
-			known = func(*cobra.Command) []string { return words }
+// complete has shells complete the flag's values: words, providers, tiers and models. Whole numbers and durations are nothing that a
+// shell could complete; other values can be files.
+func (f flag) complete(cmd *cobra.Command, name string) {
+	suggest := map[string]func(*cobra.Command) []string{"provider": providers, "tier": tiers, "model": models}[name]
+	if words := f.words(); words != nil {
+		suggest = func(*cobra.Command) []string { return words }
+	}
+	if kind := cmd.Flags().Lookup(name).Value.Type(); suggest == nil && strings.Contains(kind, "FILE") || strings.Contains(kind, "DIR") || kind == "COMMAND" {
+		return
+	}
+	err := cmd.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if suggest == nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		if known == nil && !slices.Contains([]string{"int", "float64", "duration", "uint64"}, f.Value.Type()) {
-			return
-		}
-		err := cmd.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			if known == nil {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return beginning(known(cmd), begun), cobra.ShellCompDirectiveNoFileComp
-		})
-		if err != nil {
-			panic(err) // two of one name
-		}
+		return beginning(suggest(cmd), begun), cobra.ShellCompDirectiveNoFileComp
 	})
-	for _, sub := range cmd.Commands() {
-		completeFlags(sub)
+	if err != nil {
+		panic(err) // two flags of one name
 	}
 }
 
@@ -72,9 +62,12 @@ func beginning(all []string, text string) (found []string) {
 	return found
 }
 
-// completing are the settings of the line that is completed: those of its files, and where they cannot be read what is published.
+// completing returns the settings of the line that is completed: those of its files, or what is published if they cannot be read.
 func completing(cmd *cobra.Command) *settings {
-	flags := settingsFlags{config: valueOf(cmd, "config")}
+	var flags settingsFlags
+	if f := cmd.Flags().Lookup("config"); f != nil {
+		flags.config = *f.Value.(*texts).field
+	}
 	if s, err := flags.open(); err == nil {
 		return s
 	}
@@ -122,11 +115,4 @@ func models(cmd *cobra.Command) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(names))
-}
-
-func upstreamNames(cmd *cobra.Command) (names []string) {
-	for _, up := range completing(cmd).file.Upstreams {
-		names = append(names, up.Name)
-	}
-	return names
 }

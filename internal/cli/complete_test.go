@@ -37,8 +37,6 @@ func TestShellsCompleteWhatFlagsMayBe(t *testing.T) {
 		}
 	}
 	write("sluice.yaml", "providers:\n  - {name: openai, tiers: [{tier: ours, rpm: 5, models: [gpt-x]}]}\n")
-	write("named.yaml", "upstreams:\n  - {name: east, provider: openai, key_env: EAST}\n  - {name: west, provider: openai, key_env: WEST}\n")
-	called(t, "serve", "key", "add", "alice")
 	for _, c := range []struct {
 		line []string
 		want []string // all of them, where all is set; else some
@@ -46,21 +44,18 @@ func TestShellsCompleteWhatFlagsMayBe(t *testing.T) {
 	}{
 		{[]string{"run", "--provider", "anth"}, []string{"anthropic"}, true},
 		{[]string{"run", "--provider", ""}, []string{"openai", "sim", "gemini"}, false},
-		{[]string{"run", "--provider", "anthropic", "--tier", "tier"}, []string{"tier1", "tier2", "tier3", "tier4"}, false},
-		{[]string{"run", "--provider", "openai", "--tier", "ou"}, []string{"ours"}, true},
-		{[]string{"run", "--provider", "anthropic", "--tier", "ou"}, nil, true},
-		{[]string{"run", "--provider", "openai", "--model", "gpt-x"}, []string{"gpt-x"}, true},
+		{[]string{"plan", "--provider", "anthropic", "--tier", "tier"}, []string{"tier1", "tier2", "tier3", "tier4"}, false},
+		{[]string{"plan", "--config", "sluice.yaml", "--provider", "openai", "--tier", "ou"}, []string{"ours"}, true},
+		{[]string{"plan", "--provider", "anthropic", "--tier", "ou"}, nil, true},
+		{[]string{"run", "--config", "sluice.yaml", "--provider", "openai", "--model", "gpt-x"}, []string{"gpt-x"}, true},
 		{[]string{"run", "--provider", "openai", "--model", "claude"}, nil, true},
-		{[]string{"run", "--via", ""}, []string{"live", "batch-api", "auto"}, true},
-		{[]string{"run", "--order", "i"}, []string{"input"}, true},
-		{[]string{"exec", "--changed", ""}, []string{"redo", "keep"}, true},
-		{[]string{"exec", "--cli", "c"}, []string{"claude", "codex"}, true},
+		{[]string{"run", "--redo", ""}, []string{"failed", "changed", "lost", "none"}, true},
+		{[]string{"run", "--fsync", "i"}, []string{"interval"}, true},
+		{[]string{"exec", "--agent", "c"}, []string{"claude", "codex"}, true},
 		{[]string{"help", "serve", "k"}, []string{"key"}, true},
 		{[]string{"stress", "--level", "c"}, []string{"conservative", "chaos"}, true},
 		{[]string{"sim", "--retry-after", ""}, []string{"seconds", "ms", "date", "none"}, true},
-		{[]string{"run", "--config", "named.yaml", "--upstream", ""}, []string{"east", "west"}, true},
-		{[]string{"serve", "key", "revoke", ""}, []string{"alice"}, true},
-		{[]string{"serve", "key", "revoke", "alice", ""}, nil, true},
+		{[]string{"serve", "key", ""}, nil, true},
 		{[]string{"run", "--rpm", ""}, nil, true},
 		{[]string{"ru"}, []string{"run"}, true},
 	} {

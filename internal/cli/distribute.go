@@ -7,74 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"unicode"
-
-	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
 )
 
-// distributeFlags say whether workers make the calls of a run.
-type distributeFlags struct {
-	on     bool
-	job    string
-	window int
-}
-
-func (f *distributeFlags) register(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.on, "distribute", false, "have the calls made by every sluice worker at the same --redis, and by nobody here")
-	fs.StringVar(&f.job, "job", "", "name of the run among those that workers serve (absent: made of OUT's path)")
-	fs.IntVar(&f.window, "window", batch.DefaultWindow, "most calls that workers are handed at once")
-}
-
-// callerFlags are those of whoever makes the calls.
-func callerFlags() []string {
-	return slices.Concat([]string{"key-env", "keys-file", "header", "ca-file"}, limitNames(), []string{"limits", "upstream", "prefer"})
-}
-
-// checkDistributed refuses flags that do not go with each other.
-func (o *runOptions) checkDistributed() error {
-	f := &o.distribute
-	if !f.on {
-		for _, name := range []string{"job", "window"} {
-			if o.flags.Changed(name) {
-				return usageError(fmt.Errorf("--%s is for --distribute", name), "say --distribute, or leave it out")
-			}
-		}
-		return nil
-	}
-	for _, name := range callerFlags() {
-		if o.flags.Changed(name) {
-			return usageError(fmt.Errorf("--%s is for whoever makes the calls, and with --distribute workers do", name),
-				"say it to each of them: sluice worker --%s ...", name)
-		}
-	}
-	switch {
-	case o.shared.url == "":
-		return usageError(errors.New("--distribute needs --redis: workers are handed the calls there"), "name it: --redis redis://HOST")
-	case o.rows.dryRun:
-		return usageError(errors.New("--dry-run foresees the calls of one host, and --distribute has them made by others"), "leave --distribute out")
-	case f.window < 1 || f.window > cluster.MaxWindow:
-		return usageError(fmt.Errorf("--window %d is not from 1 to %d", f.window, cluster.MaxWindow), "leave it out to have %d", batch.DefaultWindow)
-	}
-	o.account.elsewhere = true
-	return checkJob(f.job)
-}
-
 // distribute has the calls of a batch made by workers, if that is asked for.
 func (r *batchRun) distribute(cfg *batch.Config) error {
-	if !r.o.distribute.on {
+	if !r.o.workers {
 		return nil
 	}
-	job, err := r.o.jobConfig()
+	job, err := r.o.jobConfig(r.accounts.settings.maxThrottles())
 	if err != nil {
 		return err
 	}
 	r.collector = cluster.NewRemote(job)
-	cfg.Remote, cfg.Window = r.collector, r.o.distribute.window
+	cfg.Remote, cfg.Window = r.collector, batch.DefaultWindow
 	return nil
 }
 
@@ -112,21 +62,19 @@ func checkJob(name string) error {
 	return nil
 }
 
-// jobConfig is the job of a run. Its name is that of --job, or else made of the whole path of OUT, and not of the host: who
-// starts again in another container goes on with what is left of it.
-func (o *runOptions) jobConfig() (cluster.JobConfig, error) {
-	cfg := cluster.JobConfig{Name: o.distribute.job, Window: o.distribute.window}
+// jobConfig is the job of a run. Its name is made of the whole path of OUT, and not of the host, so that the run can be resumed in
+// another container.
+func (o *runOptions) jobConfig(throttles int) (cluster.JobConfig, error) {
+	cfg := cluster.JobConfig{Window: batch.DefaultWindow}
 	out, err := filepath.Abs(o.output)
 	if err != nil {
 		return cfg, err
 	}
-	if cfg.Name == "" {
-		base := strings.TrimSuffix(filepath.Base(out), filepath.Ext(out))
-		cfg.Name = strings.ToValidUTF8(strings.Join(strings.Fields(base), "-"), "") + "-" + digest(out)
-	}
+	base := strings.TrimSuffix(filepath.Base(out), filepath.Ext(out))
+	cfg.Name = strings.ToValidUTF8(strings.Join(strings.Fields(base), "-"), "") + "-" + digest(out)
 	terms := batch.Terms{
-		Attempts: o.attempts, Throttles: o.account.mostThrottles(), Timeout: o.timeout, Schema: o.checks.text, FailOn: o.checks.failOn,
-		Feedback: o.checks.feedback,
+		Attempts: o.attempts, Throttles: throttles, Timeout: o.timeout, Schema: o.checks.text, FailOn: strings.Join(o.checks.reject, ","),
+		Feedback: o.checks.schema != "",
 	}
 	cfg.Settings = terms.Append(nil)
 	in := o.input
@@ -159,10 +107,10 @@ func explainJob(err error, job string) error {
 	switch {
 	case isHeld:
 		e.code, e.err = exitUsage, fmt.Errorf("job %q is collected by process %d on host %s", job, held.PID, held.Host)
-		e.hint = "wait for that run to end, or stop it; or give this one a name and an output of its own: --job NAME -o OUT.jsonl"
+		e.hint = "wait for that run to end, or stop it; or give this one another output: -o OUT.jsonl"
 	case errors.Is(err, cluster.ErrOtherInput):
 		e.code, e.err = exitUsage, fmt.Errorf("job %q was begun with another input or other settings, and has calls or results that nobody recorded", job)
-		e.hint = "run it as it was begun, to record them; or take another name to begin anew: --job NAME"
+		e.hint = "run it as it was begun, to record them; or take another output: -o OUT.jsonl"
 	case errors.Is(err, cluster.ErrNoWorkers):
 		e.hint = "correct that, start a worker, and run the same command again: it resumes this one"
 	case errors.Is(err, cluster.ErrFenced):

@@ -1,6 +1,8 @@
 package cli_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"log"
 	"math/rand/v2"
@@ -40,15 +42,16 @@ func newCrew(t *testing.T, items, slots int) *crew {
 	return c
 }
 
-// job is the name of the run's job.
-func (c *crew) job() string { return filepath.Base(c.dir) }
+// job is the name of the run's job, which is made of the output's path.
+func (c *crew) job() string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d %s\n", len(c.out), c.out)
+	return strings.TrimSuffix(filepath.Base(c.out), ".jsonl") + "-" + hex.EncodeToString(h.Sum(nil)[:6])
+}
 
 // hire starts a worker for the run alone.
 func (c *crew) hire(args ...string) *run {
 	c.t.Helper()
-	if !slices.Contains(c.args, "--job") {
-		c.args = append(c.args, "--job", c.job())
-	}
 	r := launch(c.t, c.dir, "OPENAI_API_KEY", append([]string{"worker", "--redis", c.redis, "--job", c.job(), "--provider", "openai",
 		"--base-url", c.url + "/v1", "--progress", "plain"}, args...)...)
 	c.workers = append(c.workers, r)
@@ -87,9 +90,8 @@ func TestKillDistributed(t *testing.T) {
 	const slots = 24
 	items := suite.Size(100, 700)
 	c := newCrew(t, items, slots)
-	c.args = append(c.args, "--window", "40") // else all is done while there is no collector
 	const concurrent = 12
-	hire := func() *run { return c.hire("--concurrent", fmt.Sprint(concurrent)) }
+	hire := func() *run { return c.hire("--concurrency", fmt.Sprint(concurrent)) }
 	workers := []*run{hire(), hire()}
 	luck := rand.New(rand.NewPCG(5, 6))
 	cut, before := 0, map[string]bool{}
@@ -247,7 +249,7 @@ func TestADistributedRunIsTheSame(t *testing.T) {
 	if err := os.WriteFile(schema, []byte(`{"type":"string","pattern":"^sim:[0-7]"}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	common := []string{"--fail-on", "length", "--attempts", "2", "--price-in", "2", "--price-out", "8"}
+	common := []string{"--reject", "length", "--max-attempts", "2", "--price", "2/8"}
 	far := c.args
 	var outputs [2][]string
 	for i, args := range [][]string{nil, far} {

@@ -24,21 +24,20 @@ func (o *runOptions) dry(s *streams, cfg batch.Config) error {
 		return err
 	}
 	defer func() { _ = accounts.Close() }() // nothing was opened
-	accounts.prices.told = o.budget.told()
-	if err := accounts.surveyUpstreams(&o.upstreams); err != nil {
+	accounts.prices.told = o.budget.price.rate
+	if err := accounts.surveyUpstreams(); err != nil {
 		return err
 	}
 	cfg.Stdin, cfg.Provider, cfg.Registry, cfg.Price = s.in, accounts.provider, accounts.settings.registry, accounts.Price
 	if accounts.upstreams != nil {
 		cfg.Upstreams = accounts.upstreams.Upstreams
 	}
-	if err := accounts.checkVia(o.via.way); err != nil {
+	if err := accounts.checkVia(o.via); err != nil {
 		return err
 	}
 	to := &targets{accounts: accounts, known: make(map[string]begun)}
 	survey := forecast.NewSurvey(to)
-	most, _ := bytesOf("batch-bytes", o.via.bytes) // it was checked
-	via := forecast.NewVia(o.via.way, cfg.Registry, forecast.BatchBounds{Requests: o.via.requests, Bytes: most, Tokens: o.via.tokens})
+	via := forecast.NewVia(o.via, cfg.Registry, forecast.BatchBounds{})
 	preview, err := batch.ReadPreview(cfg, func(r batch.Request) {
 		survey.Add(r)
 		via.Add(r)
@@ -46,7 +45,7 @@ func (o *runOptions) dry(s *streams, cfg batch.Config) error {
 	if err != nil {
 		return explain(err, o, accounts)
 	}
-	if !o.asJSON {
+	if !o.watch.json {
 		noteFields(s, preview.Fields)
 	}
 	d := &dryRun{
@@ -59,21 +58,21 @@ func (o *runOptions) dry(s *streams, cfg batch.Config) error {
 	for _, l := range d.Models {
 		d.doubt(l, accounts)
 	}
-	if o.via.way != batch.ViaLive {
+	if o.via != batch.ViaLive {
 		if err := d.addVia(via, o, to, cfg.Budget.Deadline); err != nil {
 			return err
 		}
 	}
-	if o.reuse.cache != "" {
+	if o.cache != "" {
 		d.unknown("cache: what it has is not looked at, and costs nothing")
 	}
-	if o.asJSON {
+	if o.watch.json {
 		return s.printJSON(d)
 	}
 	if err := d.print(s); err != nil {
 		return err
 	}
-	accounts.explainLimits(s, o.verbose)
+	accounts.explainLimits(s, o.watch.verbose)
 	return nil
 }
 
@@ -97,7 +96,7 @@ func (d *dryRun) doubt(l *forecast.Lane, a *accounts) {
 		}
 	}
 	if a.settings.foreign(l.Model) {
-		d.unknown(fmt.Sprintf("limits: %s begins with those of %s, which %s has", l.Model, a.settings.limits.Model, a.settings.from))
+		d.unknown(fmt.Sprintf("limits: %s begins with those of %s, which %s has", l.Model, a.settings.file.Limits.Model, a.settings.file.Name))
 	}
 	if l.Cost == nil {
 		d.unknown(fmt.Sprintf("cost: no price is known of %s at %s", l.Model, l.Provider))
@@ -113,7 +112,7 @@ func (d *dryRun) unknown(text string) {
 	}
 }
 
-// addVia adds what would go through Batch APIs, and what --via auto does by its deadline.
+// addVia adds what would go through Batch APIs, and what is sent live by its deadline.
 func (d *dryRun) addVia(via *forecast.Via, o *runOptions, to *targets, deadline time.Time) error {
 	known := to.settings.registry
 	via.Sum(d.Models)
@@ -127,10 +126,10 @@ func (d *dryRun) addVia(via *forecast.Via, o *runOptions, to *targets, deadline 
 		return nil
 	}
 	d.unknown("when batches end: providers promise an end and no time before it")
-	if o.via.way == batch.ViaAuto && !deadline.IsZero() {
+	if o.via == batch.ViaAuto && !deadline.IsZero() {
 		for _, l := range d.Models {
 			if l.TimeS == nil {
-				why := fmt.Sprintf("no limit of %s at %s is known, and auto weighs live calls against --deadline: tell it by --rpm, --tier or --limits", l.Model, l.Provider)
+				why := fmt.Sprintf("no limit of %s at %s is known, and auto weighs live calls against --deadline: set it by --rpm or --config", l.Model, l.Provider)
 				d.Assumed = append(d.Assumed, plan.Assumption{What: limits.Requests.String(), Value: number(forecast.PresumedRPM), Why: why})
 			}
 		}

@@ -15,14 +15,14 @@ import (
 
 // surveyUpstreams makes the upstreams of the settings ready to be asked who serves what, and at which price. They have no keys:
 // nothing is to be sent by them.
-func (a *accounts) surveyUpstreams(f *upstreamFlags) error {
-	chosen, err := a.chooseUpstreams(f)
+func (a *accounts) surveyUpstreams() error {
+	chosen, err := a.chooseUpstreams()
 	if err != nil || len(chosen) == 0 {
 		return err
 	}
 	cfg := provider.UpstreamsConfig{Registry: a.settings.registry}
-	if err := cfg.Prefer.UnmarshalText([]byte(f.prefer)); err != nil {
-		return usageError(err, "leave --prefer out to have each call go where it can start soonest")
+	if err := cfg.Prefer.UnmarshalText([]byte(a.settings.file.Prefer)); err != nil {
+		return err
 	}
 	idle := make(map[string]*sluice.Scheduler) // by account
 	for _, up := range chosen {

@@ -8,17 +8,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/proc/agents"
-	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -27,30 +26,19 @@ type execOptions struct {
 	args []string    // of the command line
 	cfg  proc.Config // what flags set as it is; config adds the rest
 
-	words      execWords
-	at         execRate
+	settings   settingsFlags
+	jobs       string
+	rpm        int
+	attempts   int
+	agent      string
+	preflight  string
+	redo       redoFlag
+	fsync      string
 	checks     checkFlags
 	notBetween []string
 	bounds     execBounds
 	dryRun     bool
-
-	progress string
-	asJSON   bool
-	verbose  bool
-	events   string
-	watch    watchFlags
-}
-
-// execWords are flags that are to be read.
-type execWords struct {
-	format, changed, sync string
-	cli, preflight        string
-}
-
-// execRate is how many commands start.
-type execRate struct {
-	jobs         string
-	rpm, attempt int
+	watch      watchFlags
 }
 
 // newExec returns the command that runs commands.
@@ -58,21 +46,21 @@ func newExec(s *streams) *cobra.Command {
 	var o execOptions
 	cmd := &cobra.Command{
 		Use:   "exec [--items F|-] [flags] -- CMD ARGS...",
-		Short: "Run a command for each item: coding agents and other programs, within their limits",
-		Long: `Run a command for each item, so many at once: coding agents, scripts, programs that stay.
+		Short: "Run a command for each item, such as a coding agent",
+		Long: `Run a command for each item, several at once: coding agents, scripts, processes that stay.
 
-An item is a line of text, a JSON object, or the record of a table. In the words of CMD, {} is the item and {name} a member
-of it; each stays one word, and no shell reads it. Every command runs in a process group of its own
-that ends with it. What it says of limits, on its streams or by how it ends, pauses all of them until the limit resets: such
-a try is no result, and costs the item no attempt.
+An item is a line of text, a JSON object or a row of a table. In the words of CMD, {} is the item and {name} one of its
+fields. Each stays one word, and no shell reads it. If a command prints that its limit is reached, all commands pause
+until the reset; the attempt is not counted.
 
-What became of every item stands in the directory --state, in results.jsonl and a directory for each item. The same command
-again does what is left. The first interrupt lets commands that run end, the second ends them.`,
+Results are in the directory of --state: results.jsonl, and one directory per item. The same command resumes. The first
+interrupt waits for running commands, the second ends them.`,
 		Example: `  sluice exec --items prompts.txt -- claude -p --output-format json {}
-  sluice exec --items tasks.jsonl --jobs 4 --preflight 'claude -p ping' -- claude -p {prompt}
+  sluice exec --items tasks.jsonl --jobs 4 -- claude -p {prompt}
+  sluice exec --items tasks.jsonl --preflight 'claude -p ping' -- claude -p {prompt}
   sluice exec --items repos.csv --timeout 20m --state runs/fix -- ./fix.sh {repo} {issue}
   ls *.md | sluice exec --stdin --jobs auto -- python3 grade.py
-  sluice exec --items tasks.jsonl --state runs/fix --only T5 -- ./fix.sh {repo} {issue}
+  sluice exec --items tasks.jsonl --state runs/fix --stage T5 -- ./fix.sh {repo} {issue}
   sluice exec --items tasks.jsonl --persistent --jobs 8 -- python3 worker.py`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -90,41 +78,48 @@ again does what is left. The first interrupt lets commands that run end, the sec
 			return runExec(cmd.Context(), s, &o)
 		},
 	}
-	o.register(cmd.Flags())
+	cmd.Flags().SetInterspersed(false) // the command's own flags follow it
+	define(cmd, o.table()...)
 	return cmd
 }
 
-func (o *execOptions) register(fs *pflag.FlagSet) {
-	fs.SortFlags = false
-	fs.SetInterspersed(false) // what follows the command is its own
-	fs.StringVar(&o.cfg.Items.Path, "items", "-", "file of items, one a line or record; - is standard input")
-	fs.StringVar(&o.words.format, "format", "", "form of the items: jsonl, text, csv or tsv (default: by name)")
-	fs.StringVar(&o.cfg.Dir, "state", ".sluice-exec", "directory of the run")
-	fs.StringVarP(&o.at.jobs, "jobs", "j", "auto", "how many commands run at once, or auto: as many as help")
-	fs.IntVar(&o.at.rpm, "rpm", 0, "start at most so many commands a minute (0: no limit)")
-	fs.IntVar(&o.at.attempt, "attempts", 3, "tries per item, those that met a limit aside")
-	fs.DurationVar(&o.cfg.Command.Timeout, "timeout", time.Hour, "time for one try (0: no limit)")
-	fs.BoolVar(&o.cfg.Command.Stdin, "stdin", false, "give each item on standard input, which is closed otherwise")
-	fs.StringVar(&o.words.cli, "cli", "", fmt.Sprintf("whose words the output is in: %s (absent: by the command's name)", prose.Either(agents.Names())))
-	fs.StringVar(&o.words.preflight, "preflight", "", "command that tells whether a limit is reached, before the first item and after each pause")
-	fs.StringVar(&o.cfg.Verdict.ResultFile, "result-file", "", "file in which a command says what became of it, below the item's directory or the command's")
-	o.checks.registerRules(fs)
-	fs.BoolVar(&o.cfg.Command.Persistent, "persistent", false, "keep processes, which take items as JSON lines, one after the other")
-	fs.StringSliceVar(&o.cfg.Items.Only, "only", nil, "run these tiers, again if they were run, and no others")
-	fs.StringVar(&o.cfg.Items.From, "from", "", "run this tier and what needs it, again if they were run")
-	fs.BoolVar(&o.cfg.Items.RetryFailed, "retry-failed", false, "try the failed items again")
-	fs.StringVar(&o.words.changed, "changed", "", "what to do with items that changed since, or whose command did: redo or keep (absent: refuse)")
-	fs.IntVar(&o.cfg.Items.Limit, "limit", 0, "take only the first N items (0: all)")
-	fs.StringVar(&o.words.sync, "sync", "interval", "force results to the disk: each, interval (100 ms) or none")
-	fs.StringArrayVar(&o.notBetween, "not-between", nil, "start nothing in these hours, such as '12:00-19:00 Mon-Fri UTC' (repeatable)")
-	fs.BoolVar(&o.cfg.Limits.IgnorePause, "ignore-pause", false, "ignore learned limits and pauses of earlier runs")
-	o.bounds.register(fs)
-	fs.BoolVar(&o.dryRun, "dry-run", false, "print the command of each item that is left to do, and run nothing")
-	fs.StringVar(&o.progress, "progress", progressAuto, "auto, plain, json or none")
-	fs.BoolVar(&o.asJSON, "json", false, "print the summary as one JSON document on standard output")
-	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
-	fs.StringVar(&o.events, "events", "", "append every event of the scheduler to FILE, as JSON lines")
-	o.watch.register(fs)
+// table returns the flags of exec.
+func (o *execOptions) table() []flagGroup {
+	o.cfg.Items.Path, o.cfg.Dir, o.jobs, o.attempts, o.fsync = "-", ".sluice-exec", "auto", 3, fsyncInterval
+	o.cfg.Command.Timeout = time.Hour
+	return []flagGroup{
+		{"Items and results", []flag{
+			{name: "items", field: &o.cfg.Items.Path, metavar: "FILE", help: "Read items here (-: standard input)", common: true},
+			{name: "state", field: &o.cfg.Dir, metavar: "DIR", help: "Keep results here, and resume", common: true},
+			o.redo.flag("failed|changed|none"),
+			{name: "max-items", field: countFrom(&o.cfg.Items.Limit, 1), help: "Stop after the first N items", common: true},
+			{name: "stage", field: &o.cfg.Items.Only, metavar: "NAME", help: "Run this stage again, and no other (repeatable)", without: "from-stage"},
+			{name: "from-stage", field: &o.cfg.Items.From, metavar: "NAME", help: "Run this stage and the stages that need it again"},
+			fsyncFlag(&o.fsync),
+		}},
+		{"Commands", []flag{
+			{name: "stdin", field: &o.cfg.Command.Stdin, help: "Give each item on standard input"},
+			{name: "persistent", field: &o.cfg.Command.Persistent, help: "Keep processes that take items as JSON lines", without: "stdin"},
+			{name: "timeout", field: &o.cfg.Command.Timeout, metavar: "DURATION", help: "Limit one attempt (0: no limit)", common: true},
+			attemptsFlag(&o.attempts),
+			{name: "agent", field: &o.agent, metavar: strings.Join(agents.Names(), "|"), help: "Read the output as this agent's (default: by its name)"},
+			{name: "result-file", field: &o.cfg.Verdict.ResultFile, metavar: "FILE", help: "Read the result from this file of the item's directory"},
+			{name: "preflight", field: &o.preflight, metavar: "COMMAND", help: "Run this first, and after each pause; on failure, wait"},
+		}},
+		{"Checks", o.checks.flags()},
+		{"Limits", []flag{
+			o.settings.configFlag(),
+			{name: "jobs,j", field: &o.jobs, metavar: "N", help: "Run N commands at once, or auto", common: true},
+			{name: "rpm", field: &o.rpm, metavar: "N", help: "Start at most N commands per minute", common: true},
+			{name: "not-between", field: &o.notBetween, metavar: "HOURS", help: "Pause then, as '12:00-19:00 Mon-Fri UTC' (repeatable)"},
+			{name: "ignore-pause", field: &o.cfg.Limits.IgnorePause, help: "Ignore limits and pauses learned by earlier runs"},
+			{name: "max-cost", field: usd(&o.bounds.cost), help: "Stop before commands report a higher cost"},
+			{name: "deadline", field: &o.bounds.deadline, help: "Start nothing after this, such as 2h or 2026-01-31T18:00:00Z"},
+			{name: "max-failures", field: &o.bounds.failures, help: "Stop at N failed items, or when more than N % of them fail"},
+			{name: "dry-run", field: &o.dryRun, help: "Print commands; run nothing", common: true},
+		}},
+		{"Watching", o.watch.flags()},
+	}
 }
 
 // config is what the flags say of the run.
@@ -134,16 +129,13 @@ func (o *execOptions) config(s *streams) (proc.Config, error) {
 	if err := o.check(s); err != nil {
 		return cfg, err
 	}
-	err := errors.Join(cfg.Items.Format.UnmarshalText([]byte(o.words.format)), cfg.Items.Changed.UnmarshalText([]byte(o.words.changed)), cfg.Sync.UnmarshalText([]byte(o.words.sync)))
-	if err != nil {
+	cfg.Items.RetryFailed, cfg.Items.Changed = o.redo.has("failed"), o.redo.changed()
+	cfg.Command.Env = provider.WithoutAdminKeys(os.Environ())
+	if err := cfg.Sync.UnmarshalText([]byte(o.fsync)); err != nil {
 		return cfg, err
 	}
-	cfg.Command.Env = provider.WithoutAdminKeys(os.Environ())
-	if o.words.cli != "" {
-		var known bool
-		if cfg.Verdict.CLI, known = agents.Known(o.words.cli); !known {
-			return cfg, usageError(fmt.Errorf("--cli %q is not known", o.words.cli), "it takes %s", prose.Either(agents.Names()))
-		}
+	if o.agent != "" {
+		cfg.Verdict.CLI, _ = agents.Known(o.agent)
 	}
 	rules, err := o.checks.rules()
 	if err != nil {
@@ -152,56 +144,28 @@ func (o *execOptions) config(s *streams) (proc.Config, error) {
 	if rules != (batch.Rules{}) {
 		cfg.Verdict.Check = rules.CheckReply
 	}
-	cfg.Limits.Preflight, err = preflightOf(o.words.preflight)
+	cfg.Limits.Preflight, err = preflightOf(o.preflight)
 	return cfg, err
 }
 
-// check refuses flags that make no sense, alone or together.
+// check refuses flags that make no sense together.
 func (o *execOptions) check(s *streams) error {
-	for _, n := range []struct {
-		flag  string
-		wrong bool
-	}{
-		{"rpm", o.at.rpm < 0}, {"limit", o.cfg.Items.Limit < 0}, {"timeout", o.cfg.Command.Timeout < 0},
-	} {
-		if n.wrong {
-			return usageError(fmt.Errorf("--%s is below what it can be", n.flag), "leave --%s out for the usual", n.flag)
-		}
-	}
 	stdin, isFile := s.in.(*os.File)
-	tty := isFile && term.IsTerminal(int(stdin.Fd()))
-	switch {
-	case o.at.attempt < 1:
-		return usageError(fmt.Errorf("--attempts %d is no number of tries", o.at.attempt), "give 1 or more")
-	case o.cfg.Items.Path == "-" && tty:
-		return usageError(errors.New("no items are given"), "name a file by --items F, or pipe them in")
-	case o.cfg.Items.Path == "":
-		return usageError(errors.New("--items is empty"), "name a file, or - for standard input")
-	case o.cfg.Dir == "":
-		return usageError(errors.New("--state is empty"), "name a directory")
-	case o.cfg.Command.Persistent && o.cfg.Command.Stdin:
-		return usageError(errors.New("--persistent does not go with --stdin"), "its processes get items as JSON lines on standard input")
-	case len(o.cfg.Items.Only) > 0 && o.cfg.Items.From != "":
-		return usageError(errors.New("--only and --from choose twice"), "leave one of them out")
+	if o.cfg.Items.Path == "-" && isFile && term.IsTerminal(int(stdin.Fd())) {
+		return usageError(errors.New("no items are given"), "name a file by --items FILE, or pipe them in")
 	}
-	err := cmp.Or(checkWordIfAny("format", o.words.format), checkWordIfAny("changed", o.words.changed), checkWord("sync", o.words.sync), checkWord("progress", o.progress))
-	if err != nil {
-		return err
-	}
-	if _, err := o.atOnce(); err != nil {
-		return err
-	}
-	return o.bounds.check()
+	_, err := o.atOnce()
+	return cmp.Or(err, o.redo.check(), o.watch.check())
 }
 
 // atOnce is how many commands may run at once; 0 is as many as help.
 func (o *execOptions) atOnce() (int, error) {
-	if o.at.jobs == "auto" {
+	if o.jobs == "auto" {
 		return 0, nil
 	}
-	n, err := strconv.Atoi(o.at.jobs)
+	n, err := strconv.Atoi(o.jobs)
 	if err != nil || n < 1 {
-		return 0, usageError(fmt.Errorf("--jobs %q is no number of commands", o.at.jobs), "give 1 or more, or auto")
+		return 0, usageError(fmt.Errorf("--jobs %q is no number of commands", o.jobs), "give 1 or more, or auto")
 	}
 	return n, nil
 }

@@ -97,7 +97,7 @@ func TestTheEndsOfAgentsAreRead(t *testing.T) {
 		{"cut, alone", `{"type":"result","is_error":false,"result":"4`, "", 0, failed},
 		{"answer", result(`"is_error":false,"result":"4"`), node + notice, 0, []string{"ok"}},
 		{"text", "It says: " + notice, "", 0, []string{"ok"}},
-	}, "--cli", "claude")
+	}, "--agent", "claude")
 }
 
 // said is a line of a corpus of package provider.
@@ -149,7 +149,7 @@ func replayAll(t *testing.T, replays []replay, flags ...string) {
 	// A command waits at the gate until all have begun; one that is tried again finds the gate gone.
 	script := `cd "$1"; echo begun >>begun; [ -e open ] || read _ <gate; printf %s "$2"; printf %s "$3" >&2; exit "$4"`
 	n := strconv.Itoa(len(replays))
-	run := b.command(append(flags, "--items", b.write("items.jsonl", items.String()), "--jobs", n, "--attempts", "1", "--",
+	run := b.command(append(flags, "--items", b.write("items.jsonl", items.String()), "--jobs", n, "--max-attempts", "1", "--",
 		"sh", "-c", script, "--", b.dir, "{stdout}", "{stderr}", "{exit}")...)
 	run.start(t)
 	ended := make(chan error, 1)

@@ -52,7 +52,7 @@ func TestWhatCommandsDoToTheirDirectories(t *testing.T) {
 			}
 			file := b.write("elsewhere/file", "of somebody")
 			script := `echo said; if [ "$3" = item3 ]; then ` + c.script + `; fi`
-			code, out := b.exec("--items", b.items(5), "--jobs", "2", "--attempts", "2", "--", "sh", "-c", script, "sh", elsewhere, file, "{}")
+			code, out := b.exec("--items", b.items(5), "--jobs", "2", "--max-attempts", "2", "--", "sh", "-c", script, "sh", elsewhere, file, "{}")
 			results := b.results()
 			if code != c.code || len(results) != 5 {
 				t.Errorf("exit code %d, want %d; %d results of 5: %s", code, c.code, len(results), out)
@@ -71,7 +71,7 @@ func TestWhatCommandsDoToTheirDirectories(t *testing.T) {
 			if err != nil || dirErr != nil || string(text) != "of somebody" || len(entries) != 1 {
 				t.Errorf("what is elsewhere was touched: %q %v %v %v", text, entries, err, dirErr)
 			}
-			if again, out := b.exec("--items", b.path("items.txt"), "--jobs", "2", "--attempts", "2", "--", "sh", "-c", script, "sh", elsewhere, file, "{}"); again != c.code {
+			if again, out := b.exec("--items", b.path("items.txt"), "--jobs", "2", "--max-attempts", "2", "--", "sh", "-c", script, "sh", elsewhere, file, "{}"); again != c.code {
 				t.Errorf("again: exit code %d: %s", again, out)
 			}
 		})
@@ -83,7 +83,7 @@ func TestPlantedResultsAreNotRead(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	list := b.items(3)
-	args := []string{"--items", list, "--jobs", "1", "--attempts", "1", "--", "sh", "-c", `test ! -e "$0" && exit 0
+	args := []string{"--items", list, "--jobs", "1", "--max-attempts", "1", "--", "sh", "-c", `test ! -e "$0" && exit 0
 		cd "$SLUICE_ITEM_DIR/.." || exit 1
 		mkdir 2-2 3-3 && mkfifo 2-2/result.json && truncate -s 8G 3-3/result.json && rm "$0" && kill -9 "$PPID" && sleep 60`, b.write("first", "")}
 	if code, out := b.exec(args...); code == 0 {

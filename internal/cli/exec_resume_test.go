@@ -19,13 +19,13 @@ func TestRetryFailedIsKilled(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	mended, log := b.path("mended"), b.path("log")
-	args := []string{"--items", b.items(4), "--jobs", "1", "--attempts", "1", "--", "sh", "-c",
+	args := []string{"--items", b.items(4), "--jobs", "1", "--max-attempts", "1", "--", "sh", "-c",
 		`test -e "$1" || exit 1; echo {} >> "$2"; test $(wc -l < "$2") != 2 || sleep 60`, "sh", mended, log}
 	if code, out := b.exec(args...); code != 3 {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
 	b.write("mended", "")
-	args = append([]string{"--retry-failed"}, args...)
+	args = append([]string{"--redo", "failed"}, args...)
 	r := b.command(args...)
 	r.start(t)
 	ran := func() []string {
@@ -73,7 +73,7 @@ func TestEndsWellWhenAsked(t *testing.T) {
 	if code := r.ProcessState.ExitCode(); code != 130 || len(b.results()) != 0 {
 		t.Errorf("exit code %d, %d results of what was interrupted: %s", code, len(b.results()), said)
 	}
-	if code, out := b.exec("--items", b.items(2), "--jobs", "2", "--attempts", "1", "--timeout", "300ms", "--", "sh", "-c", script, b.path("log")); code != 3 || !strings.Contains(out, "timeout") {
+	if code, out := b.exec("--items", b.items(2), "--jobs", "2", "--max-attempts", "1", "--timeout", "300ms", "--", "sh", "-c", script, b.path("log")); code != 3 || !strings.Contains(out, "timeout") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }

@@ -275,18 +275,18 @@ func TestWhatCommandsDo(t *testing.T) {
 		args  []string
 		check func(t *testing.T, b *bed, r proc.Result)
 	}{
-		"dies": {[]string{"--attempts", "1", "--", "agent", "die", "9"}, func(t *testing.T, _ *bed, r proc.Result) {
+		"dies": {[]string{"--max-attempts", "1", "--", "agent", "die", "9"}, func(t *testing.T, _ *bed, r proc.Result) {
 			if r.Signal != "SIGKILL" || r.ExitCode != nil || r.Kind.String() != "command_failed" {
 				t.Errorf("%+v", r)
 			}
 		}},
-		"hangs": {[]string{"--attempts", "2", "--timeout", "300ms", "--", "agent", "stay", "60s"}, func(t *testing.T, _ *bed, r proc.Result) {
+		"hangs": {[]string{"--max-attempts", "2", "--timeout", "300ms", "--", "agent", "stay", "60s"}, func(t *testing.T, _ *bed, r proc.Result) {
 			if r.Kind.String() != "timeout" || r.Attempts != 2 {
 				t.Errorf("%+v", r)
 			}
 		}},
 		// It has to come to where it takes no notice, on a busy machine too.
-		"does not end when asked": {[]string{"--attempts", "1", "--timeout", "2s", "--", "agent", "resist"},
+		"does not end when asked": {[]string{"--max-attempts", "1", "--timeout", "2s", "--", "agent", "resist"},
 			func(t *testing.T, _ *bed, r proc.Result) {
 				if r.Kind.String() != "timeout" || r.Signal != "SIGKILL" {
 					t.Errorf("%+v", r)
@@ -310,7 +310,7 @@ func TestWhatCommandsDo(t *testing.T) {
 				t.Errorf("%d MiB, want 100 and some: %+v", r.MaxRSS>>20, r)
 			}
 		}},
-		"burns": {[]string{"--attempts", "1", "--timeout", "2s", "--", "agent", "burn"}, func(t *testing.T, _ *bed, r proc.Result) {
+		"burns": {[]string{"--max-attempts", "1", "--timeout", "2s", "--", "agent", "burn"}, func(t *testing.T, _ *bed, r proc.Result) {
 			if r.State != proc.Failed || r.CPU < 100 || r.CPU > 4000 {
 				t.Errorf("%+v", r)
 			}
@@ -354,7 +354,7 @@ func TestCrowdsOfPersistentWorkersDie(t *testing.T) {
 		}
 		fmt.Fprintf(&text, "{\"custom_id\":\"w%d\",\"die\":%q}\n", i, die)
 	}
-	code, out := b.exec("--items", b.write("items.jsonl", text.String()), "--jobs", "4", "--persistent", "--attempts", "5", "--", "agent", "persist", b.path("log"))
+	code, out := b.exec("--items", b.write("items.jsonl", text.String()), "--jobs", "4", "--persistent", "--max-attempts", "5", "--", "agent", "persist", b.path("log"))
 	results := b.results()
 	if code != 3 || len(results) != items {
 		t.Fatalf("exit code %d, %d results of %d: %s", code, len(results), items, out)

@@ -12,7 +12,7 @@ import (
 func (o *execOptions) dry(s *streams, cfg proc.Config) error {
 	var lines strings.Builder
 	p, err := proc.ReadPreview(cfg, func(item proc.Planned) error {
-		if o.asJSON {
+		if o.watch.json {
 			b, err := json.Marshal(item)
 			lines.Write(append(b, '\n'))
 			return err

@@ -78,7 +78,7 @@ func (o *execOptions) configHint(wrong *proc.ConfigError) string {
 	case wrong.Field == "Items":
 		return "--items names a file of lines, JSON objects or records, or - for standard input"
 	case wrong.Field == "Only", wrong.Field == "From":
-		return "--only and --from take the tiers that items name"
+		return "--stage and --from-stage take stages that items name"
 	}
 	return "see sluice exec --help"
 }
@@ -113,8 +113,8 @@ func (sum *execSummary) print(s *streams) {
 		line += fmt.Sprintf(" (%s by earlier runs)", group(earlier))
 	}
 	s.errorf("%s%s in %s\n", line, othersText(&sum.Summary), span(time.Duration(sum.WallMS)*time.Millisecond))
-	for _, tier := range sum.Tiers {
-		s.row("tier", "%s", tierText(&tier))
+	for _, stage := range sum.Stages {
+		s.row("stage", "%s", stageText(&stage))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(sum.First)) {
 		s.row("failed", "%s, first %s", kind, sum.First[kind])
@@ -141,9 +141,9 @@ func (sum *execSummary) print(s *streams) {
 	s.row("results", "%s", sum.Results)
 }
 
-// tierText is what became of a tier's items.
-func tierText(t *proc.Summary) string {
-	text := fmt.Sprintf("%s: %s of %s done", t.Tier, group(t.Succeeded), group(t.Items)) + othersText(t)
+// stageText is what became of a stage's items.
+func stageText(t *proc.Summary) string {
+	text := fmt.Sprintf("%s: %s of %s done", t.Stage, group(t.Succeeded), group(t.Items)) + othersText(t)
 	if t.PassRate != nil {
 		text += ", pass rate " + prose.Percent(*t.PassRate)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/proc/agents"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -23,6 +24,8 @@ import (
 
 // execRun is one run of commands.
 type execRun struct {
+	settings  *settings
+	limits    sluice.Limits // of the flags and the settings
 	s         *streams
 	o         *execOptions
 	scheduler *sluice.Scheduler
@@ -48,8 +51,8 @@ func runExec(ctx context.Context, s *streams, o *execOptions) (err error) {
 	if r.hours, err = newOffPeak(o.notBetween); err != nil {
 		return err
 	}
-	if o.events != "" {
-		log, err := s.openEvents(o.events)
+	if o.watch.events != "" {
+		log, err := s.openEvents(o.watch.events)
 		if err != nil {
 			return err
 		}
@@ -74,7 +77,7 @@ func runExec(ctx context.Context, s *streams, o *execOptions) (err error) {
 	defer func() { r.s.note(guard.Close()) }()
 	cfg.Command.Run = guard.Run
 	cfg.Pauses, cfg.Observer, cfg.OnResult = r.pauses, &r.observers, r.result
-	cfg.Logger = slog.New(&logHandler{s: s, verbose: o.verbose})
+	cfg.Logger = slog.New(&logHandler{s: s, verbose: o.watch.verbose})
 	if r.exec, err = proc.Open(cfg); err != nil {
 		return o.explain(err)
 	}
@@ -102,21 +105,21 @@ func (r *execRun) startGuard() (*command.Guard, error) {
 // openScheduler makes what admits the commands.
 func (r *execRun) openScheduler(cfg *proc.Config) (err error) {
 	o := r.o
-	atOnce, err := o.atOnce()
-	if err != nil {
+	if r.settings, err = o.settings.open(); err != nil {
 		return err
 	}
+	r.limits = o.limits(&r.settings.file)
 	cli := cfg.Verdict.CLI
 	if cli == nil {
 		cli = agents.Recognise(o.cfg.Command.Args[0])
 	}
 	name, lane, dir := o.account(cli)
 	cfg.Limits.Lane = lane
-	if atOnce == 0 { // else the Scheduler bounds them, and an item that waits before it is tried again takes no one's place
+	if r.limits.Concurrency == 0 { // else the Scheduler bounds them, and an item that waits before it is tried again takes no one's place
 		cfg.Workers = jobsPerCPU * runtime.NumCPU()
 	}
 	r.scheduler, err = sluice.New(sluice.Config{
-		Name: name, Limits: sluice.Limits{Concurrent: atOnce, RPM: o.at.rpm}, Attempts: o.at.attempt, MaxThrottles: math.MaxInt32,
+		Name: name, Limits: r.limits, Attempts: o.attempts, MaxThrottles: math.MaxInt32,
 		Observer: &r.observers, StateDir: dir, IgnorePauses: o.cfg.Limits.IgnorePause,
 	})
 	cfg.Limits.Scheduler = r.scheduler
@@ -126,6 +129,40 @@ func (r *execRun) openScheduler(cfg *proc.Config) (err error) {
 	return err
 }
 
+// limits are those of commands: flags win over the settings.
+func (o *execOptions) limits(file *config.File) (all sluice.Limits) {
+	if file.Limits != nil {
+		told, _ := file.Limits.Split()
+		all = sluice.Limits{RPM: told.RPM, Concurrency: told.Concurrency}
+	}
+	atOnce, _ := o.atOnce() // it was checked
+	return over(sluice.Limits{RPM: o.rpm, Concurrency: atOnce}, all)
+}
+
+// rereading has the limits of the settings read again while commands run, and says what changed.
+func (r *execRun) rereading() rereading {
+	if r.settings.file.Name == "" {
+		return rereading{}
+	}
+	return rereading{r.settings.files, func() fileStates {
+		next, err := r.o.settings.open()
+		var now sluice.Limits
+		if err == nil {
+			now = r.o.limits(&next.file)
+			err = r.scheduler.SetLimits(now, sluice.Limits{})
+		}
+		if err != nil {
+			r.s.errorf("sluice: warning: limits stay as they are: %s\n", err)
+			return nil
+		}
+		for _, line := range (retold{before: r.limits, after: now}).text(false) {
+			r.s.errorf("sluice: %s\n", line)
+		}
+		r.limits = now
+		return nil
+	}}
+}
+
 // jobsPerCPU bounds how many commands --jobs auto runs at once: most of the time agents wait for their provider.
 const jobsPerCPU = 8
 
@@ -133,14 +170,14 @@ const jobsPerCPU = 8
 func (r *execRun) run(ctx context.Context) error {
 	ctx, abandon := context.WithCancel(ctx)
 	defer abandon()
-	p := startProgress(r.s, r.o.progress, r.status)
+	p := startProgress(r.s, r.o.watch.progress, r.status)
 	defer p.stop()
 	stopHours := r.hours.keep(r, p)
 	defer stopHours()
 	signals := listen(func(os.Signal) {
 		r.exec.Drain()
 		p.drain()
-	}, func(os.Signal) { abandon() }, nil)
+	}, func(os.Signal) { abandon() }, r.rereading())
 	defer signals.stop()
 	defer r.o.bounds.after(r.exec.Stop)()
 	rep, err := r.exec.Run(ctx)
@@ -185,7 +222,7 @@ func (r *execRun) observe(e sluice.Event) {
 			r.s.errorf("sluice: %s: the provider keeps failing, next try at %s\n", e.Lane, clock(e.Until, e.At))
 		}
 	case limits.EventThrottled, limits.EventGaveUp, limits.EventAttemptFailed:
-		if r.o.verbose {
+		if r.o.watch.verbose {
 			r.s.errorf("sluice: %s: %s: %v\n", e.Call, e.Outcome.Kind, e.Outcome.Err)
 		}
 	}
@@ -258,12 +295,12 @@ func (r *execRun) conclude(rep proc.Report, err error) error {
 		sum.Cost, sum.Costed = &rep.Run.Cost, rep.Run.Costed
 	}
 	err = r.verdict(sum, err)
-	if r.o.asJSON {
+	if r.o.watch.json {
 		if jsonErr := r.s.printJSON(sum); jsonErr != nil {
 			return jsonErr
 		}
 	}
-	if r.o.progress != progressJSON {
+	if r.o.watch.progress != progressJSON {
 		sum.print(r.s)
 	}
 	if sum.Error == "" && sum.Hint != "" {
@@ -292,7 +329,7 @@ func (r *execRun) verdict(sum *execSummary, err error) error {
 	case err == nil:
 		sum.Outcome = "items_failed"
 		if sum.mendable() {
-			sum.Hint = "try the failed items again: " + r.o.command("--retry-failed")
+			sum.Hint = "try the failed items again: " + r.o.command("--redo", "failed")
 		}
 		return silent(exitItems)
 	case isBlocked:

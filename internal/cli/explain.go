@@ -38,16 +38,14 @@ func newExplain(s *streams) *cobra.Command {
 	var o explainOptions
 	cmd := &cobra.Command{
 		Use:   "explain [FILE|-]",
-		Short: "Say what an error means and what Sluice would do about it",
-		Long: `Say what an error means, how long to wait, what Sluice would do about it, and why.
+		Short: "Print what an error means, and what Sluice does about it",
+		Long: `Print what an error means, how long to wait, and what Sluice does about it. Nothing is sent, and no settings are read.
 
-The error is whatever you can paste: the body of an answer, a whole answer with its head, what an SDK threw, what an
-agent or a command printed, a line of a log. It is read from FILE or standard input. Nothing is sent and no
-configuration is read.
+The error is any text: the body of a response, a whole response, an exception of an SDK, the output of an agent, a line
+of a log. It is read from FILE or standard input.
 
-With --jsonl each line is an object with text, and where known status, headers, channel (http, sdk or cli), provider and
-now; one line is printed for each. A line that is broken is named on standard error; the others are explained, and the
-exit code is 2.`,
+With --jsonl each line is an object with text, and optionally status, headers, channel (http, sdk or cli), provider and
+now. One line is printed for each. If a line is broken, the others are explained, and the exit code is 2.`,
 		Example: `  sluice explain error.txt
   some-agent 2>&1 | sluice explain
   sluice explain --status 429 --header 'retry-after: 20' body.json
@@ -56,13 +54,13 @@ exit code is 2.`,
 		Args: atMost(1, "one file"),
 		RunE: func(_ *cobra.Command, args []string) error { return runExplain(s, o, args) },
 	}
-	fs := cmd.Flags()
-	fs.SortFlags = false
-	fs.IntVar(&o.status, "status", 0, "HTTP status of the answer, if it is known")
-	fs.StringArrayVar(&o.headers, "header", nil, "header of the answer, as 'Name: value' (repeatable)")
-	fs.StringVar(&o.provider, "provider", "", "name of the provider, such as openai or groq (absent: the error's structure decides)")
-	fs.BoolVar(&o.json, "json", false, "print one JSON document")
-	fs.BoolVar(&o.lines, "jsonl", false, "read and print one JSON object per line")
+	define(cmd, flagGroup{"Error", []flag{
+		{name: "status", field: &o.status, metavar: "N", help: "Set the HTTP status of the response", common: true},
+		{name: "header", field: &o.headers, metavar: "'NAME: VALUE'", help: "Set a header of the response (repeatable)", common: true},
+		{name: "provider", field: &o.provider, metavar: "NAME", help: "Set the provider (default: recognized from the error)", common: true},
+		{name: "json", field: &o.json, help: "Print one JSON document", common: true},
+		{name: "jsonl", field: &o.lines, help: "Read and print one JSON object per line", common: true},
+	}})
 	return cmd
 }
 

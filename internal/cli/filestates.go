@@ -1,6 +1,10 @@
 package cli
 
-import "os"
+import (
+	"context"
+	"os"
+	"time"
+)
 
 // fileStates tell by name which files were there, and whether they are still the same; nil is a file that was not. Editors
 // put another file in the place of one, so that its identity tells more than its time.
@@ -39,4 +43,35 @@ func (f fileStates) same(other fileStates) bool {
 		}
 	}
 	return true
+}
+
+// lookEvery is how often files are looked at. One that differs is read when it does so twice in the same way: it is complete then.
+const lookEvery = time.Second
+
+// follow calls reload when the files are others than they were, or again asks for it, until ctx ends. It returns the files as
+// they were before it read them, also those that were wrong or not there; nil: it did not come to that.
+func (f fileStates) follow(ctx context.Context, again <-chan struct{}, reload func() fileStates) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	var now, last fileStates
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again:
+			now = f.now()
+		case <-tick.C:
+			if now = f.now(); now.same(f) || !now.same(last) {
+				last = now
+				continue
+			}
+		}
+		last = nil
+		if f = now; ctx.Err() != nil { // what is wrong is not read again before it changes
+			return
+		}
+		if next := reload(); next != nil {
+			f = next
+		}
+	}
 }

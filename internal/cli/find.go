@@ -32,8 +32,7 @@ type findOptions struct {
 	mode       string
 	outputFile string
 	maxCost    float64
-	priceIn    float64
-	priceOut   float64
+	price      price
 	dryRun     bool
 	progress   string
 	published  bool // --from-provider
@@ -51,25 +50,21 @@ func newFindBy(s *streams, auto func(context.Context, find.Config) (*find.Result
 	o := findOptions{auto: auto}
 	cmd := &cobra.Command{
 		Use:   "find --model M | --from-provider",
-		Short: "Find out what a provider really enforces, and how many workers are safe",
-		Long: `Find out what a provider really enforces, and how many workers are safe.
+		Short: "Measure the limits of a provider, and a safe number of workers",
+		Long: `Measure the limits that a provider enforces, and how many workers stay within them.
 
-One number is printed on standard output: so many loops without a pace, with calls like the real one, stay within every
-limit. --output-file keeps the limits themselves, which run and plan read by --limits.
+The number of workers is printed on standard output: loops without a pace, with requests like yours. --output-file keeps
+the limits, and --config of run, serve, worker and plan reads them.
 
-Headers and the words of refusals come first; what they do not tell is measured, by calls that are as small as they can
-be. Only some calls are real: --prompt-file and --min-output-tokens say what they are like. --mode sweep tries 3, 6, 12
-workers and so on with real calls, as people do by hand; it meets no limit per minute.
+Headers and rejections come first; small requests measure the rest. --mode sweep sends real requests from 3, 6, 12 and
+more workers, as people do by hand. It does not find limits per minute. --from-provider reads the limits from the
+provider's own API, with the admin key in ANTHROPIC_ADMIN_KEY or OPENAI_ADMIN_KEY.
 
-With --from-provider no model is called: the limits are those that the provider's own API publishes of your account. It
-takes an admin key, in ANTHROPIC_ADMIN_KEY or OPENAI_ADMIN_KEY.
-
-Calls cost money: --dry-run says what may be spent, --token-budget and --max-cost bound it.
-
-Exit code 4 means that no number is safe, 5 that a budget was used up before an answer was there.`,
+Requests cost money: see --dry-run, --token-budget and --max-cost. Exit code 4: no number of workers is safe. Exit code
+5: a cap stopped the search.`,
 		Example: `  sluice find --model gpt-4o-mini --dry-run
   sluice find --model gpt-4o-mini --output-file limits.json
-  sluice run prompts.jsonl -o out.jsonl --limits limits.json
+  sluice run prompts.jsonl -o out.jsonl --config limits.json
   sluice find --model claude-sonnet-4-5 --prompt-file usual.txt --min-output-tokens 1200 --max-cost 2
   sluice find --model qwen3 --base-url http://127.0.0.1:8000/v1 --max-workers 256
   sluice find --model sim-small --provider sim
@@ -81,32 +76,40 @@ Exit code 4 means that no number is safe, 5 that a budget was used up before an 
 			return runFind(cmd.Context(), s, &o)
 		},
 	}
-	o.register(cmd.Flags())
+	define(cmd, o.table()...)
 	return cmd
 }
 
-func (o *findOptions) register(fs *pflag.FlagSet) {
-	fs.SortFlags = false
-	o.account.registerAddress(fs)
-	o.account.settings.registerConfig(fs)
-	fs.Lookup("model").Usage = "model to search with (required)"
-	keys := fs.Lookup("keys-file")
-	keys.DefValue, keys.Usage = dotEnv, "file of NAME=value lines with the key, if the environment lacks it"
-	fs.StringVar(&o.mode, "mode", modeAuto, "auto, or sweep: bursts of more and more workers")
-	fs.IntVar(&o.cfg.MaxWorkers, "max-workers", find.DefaultWorkers, "try and recommend no more")
-	fs.StringVar(&o.cfg.PromptFile, "prompt-file", "", "prompt of the real calls (absent: one that asks for a long essay)")
-	fs.IntVar(&o.cfg.MinOutputTokens, "min-output-tokens", find.DefaultOutput, "output tokens of a real call, which is cut off there")
-	fs.StringVar(&o.outputFile, "output-file", "", "write what was found to FILE, as one JSON document, which --limits reads")
-	fs.DurationVar(&o.cfg.Timeout, "timeout", find.DefaultTimeout, "time for one call")
-	fs.IntVar(&o.cfg.Budget.Tokens, "token-budget", 0, "spend no more tokens, input and output together (0: 1,000,000, or as many as it takes on a server of one's own; -1: as many as it takes)")
-	fs.Float64Var(&o.maxCost, "max-cost", 0, "spend no more USD")
-	fs.Float64Var(&o.priceIn, "price-in", 0, "USD per million input tokens (absent: as published)")
-	fs.Float64Var(&o.priceOut, "price-out", 0, "USD per million output tokens (absent: as published)")
-	fs.BoolVar(&o.dryRun, "dry-run", false, "say what may be spent, and send nothing")
-	fs.StringVar(&o.progress, "progress", progressAuto, "auto (on a terminal alone), plain, json or none")
-	fs.BoolVar(&o.published, "from-provider", false, "print the limits that the provider's API publishes; call no model")
-	fs.BoolVar(&o.asJSON, "json", false, "print one JSON document in place of the number")
-	fs.BoolVar(&o.verbose, "verbose", false, "say every step on standard error")
+// table returns the flags of find.
+func (o *findOptions) table() []flagGroup {
+	o.mode, o.progress, o.account.envFile = modeAuto, progressAuto, dotEnv
+	o.cfg.MaxWorkers, o.cfg.MinOutputTokens, o.cfg.Timeout = find.DefaultWorkers, find.DefaultOutput, find.DefaultTimeout
+	keys := o.account.envFileFlag()
+	keys.name, o.account.search = "keys-file", true
+	return []flagGroup{
+		{"Provider", append(o.account.target(), keys, o.account.headerFlag(), o.account.settings.configFlag())},
+		{"Search", []flag{
+			{name: "mode", field: &o.mode, metavar: modeAuto + "|" + modeSweep, help: "Measure, or try bursts of workers", common: true},
+			{name: "max-workers", field: countFrom(&o.cfg.MaxWorkers, 1), help: "Try and recommend at most N workers", common: true},
+			{name: "prompt-file", field: &o.cfg.PromptFile, metavar: "FILE", help: "Send this prompt (default: one for a long essay)"},
+			{name: "min-output-tokens", field: countFrom(&o.cfg.MinOutputTokens, 1), help: "Stop each response after N output tokens"},
+			{name: "timeout", field: durationAbove(&o.cfg.Timeout), help: "Limit one request"},
+			{name: "from-provider", field: &o.published, help: "Print the limits that the provider's API states", common: true,
+				without: "mode output-file dry-run prompt-file token-budget max-cost"},
+		}},
+		{"Spending", []flag{
+			{name: "token-budget", field: countFrom(&o.cfg.Budget.Tokens, -1), help: "Use at most N tokens (0: 1,000,000; -1: no limit)", common: true},
+			{name: "max-cost", field: usd(&o.maxCost), help: "Spend at most this", common: true},
+			o.price.flag(),
+			{name: "dry-run", field: &o.dryRun, help: "Print what may be spent; send nothing", common: true},
+		}},
+		{"Output", []flag{
+			{name: "output-file", field: &o.outputFile, metavar: "FILE", help: "Write the result here, for --config of run and plan", common: true},
+			{name: "progress", field: &o.progress, metavar: strings.Join(progressWays(), "|"), help: "Choose how progress is shown"},
+			{name: "json", field: &o.asJSON, help: "Print one JSON document in place of the number", common: true},
+			{name: "verbose", field: &o.verbose, help: "Print every step on standard error"},
+		}},
+	}
 }
 
 // runFind is the find command.
@@ -149,32 +152,14 @@ type search struct {
 
 // check finds what is wrong with the flags themselves.
 func (o *findOptions) check() error {
-	if err := cmp.Or(checkWord("mode", o.mode), checkWord("progress", o.progress)); err != nil {
-		return err
+	if !o.flags.Changed("keys-file") && !isFile(dotEnv) {
+		o.account.envFile = ""
 	}
-	if !o.flags.Changed("keys-file") && isFile(dotEnv) {
-		o.account.keysFile = dotEnv
-	}
-	c := &o.cfg
 	switch {
 	case o.published:
 		return o.checkPublished()
 	case o.account.model == "":
-		return usageError(errors.New("no model: --model is missing"), "say which model to search with, such as --model gpt-4o-mini")
-	case c.MaxWorkers < 1:
-		return usageError(fmt.Errorf("--max-workers %d is below one", c.MaxWorkers), "say how many may be tried, such as --max-workers 100")
-	case c.MinOutputTokens < 1:
-		return usageError(fmt.Errorf("--min-output-tokens %d is below one", c.MinOutputTokens), "say how long real answers are, such as --min-output-tokens 500")
-	case c.Timeout <= 0:
-		return usageError(fmt.Errorf("--timeout %s is not above zero", c.Timeout), "say how long one call may take, such as --timeout 2m")
-	case c.Budget.Tokens < -1:
-		return usageError(fmt.Errorf("--token-budget %d is below zero", c.Budget.Tokens), "say how many tokens may be spent, or -1 for as many as it takes")
-	case !(o.maxCost >= 0):
-		return usageError(fmt.Errorf("--max-cost %v is no sum of money", o.maxCost), "say how many USD it may cost")
-	case !(o.priceIn >= 0):
-		return usageError(fmt.Errorf("--price-in %v is not a price", o.priceIn), "say it in USD per million tokens")
-	case !(o.priceOut >= 0):
-		return usageError(fmt.Errorf("--price-out %v is not a price", o.priceOut), "say it in USD per million tokens")
+		return usageError(errors.New("no model: --model is missing"), "name the model to search with, such as --model gpt-4o-mini")
 	}
 	return o.checkFiles()
 }
@@ -184,11 +169,6 @@ func (o *findOptions) checkPublished() error {
 	if o.account.model == "" && o.account.provider == "" {
 		return usageError(errors.New("--from-provider: of which provider?"), "name it, such as --provider openai, or a model of it")
 	}
-	for _, name := range []string{"mode", "output-file", "dry-run", "prompt-file", "token-budget", "max-cost"} {
-		if o.flags.Changed(name) {
-			return usageError(fmt.Errorf("--%s is about a search, and --from-provider searches nothing", name), "leave one of them out")
-		}
-	}
 	return nil
 }
 
@@ -197,7 +177,7 @@ func (o *findOptions) checkFiles() error {
 	if o.outputFile == "-" {
 		return usageError(errors.New("--output-file - is no file"), "--json prints the document on standard output")
 	}
-	return keepsApart("output-file", o.outputFile, o.cfg.PromptFile, o.account.keysFile, o.account.caFile, o.account.settings.config)
+	return keepsApart("output-file", o.outputFile, append(o.account.settings.config, o.cfg.PromptFile, o.account.envFile)...)
 }
 
 // prepare finds out whose limits are searched for, and what it may cost. Nothing is sent.
@@ -270,17 +250,14 @@ func (f *search) prices(p provider.Provider) error {
 		rate := known.Standard()
 		c.PriceIn, c.PriceOut = &rate.Input, &rate.Output
 	}
-	if f.o.flags.Changed("price-in") {
-		c.PriceIn = &f.o.priceIn
-	}
-	if f.o.flags.Changed("price-out") {
-		c.PriceOut = &f.o.priceOut
+	if told := f.o.price.rate; told != nil {
+		c.PriceIn, c.PriceOut = &told.Input, &told.Output
 	}
 	if !f.o.flags.Changed("max-cost") {
 		return nil
 	}
 	if c.PriceIn == nil || c.PriceOut == nil {
-		return missingPrice(c.PriceIn != nil, c.PriceOut != nil)
+		return missingPrice()
 	}
 	c.MaxCost = &f.o.maxCost
 	return nil

@@ -178,7 +178,8 @@ func TestWhatWasFoundIsReadAsLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := config.ParseLimits("limits.json", b)
+	file, err := config.Parse("limits.json", b)
+	got := file.Limits
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, b)
 	}
@@ -186,10 +187,10 @@ func TestWhatWasFoundIsReadAsLimits(t *testing.T) {
 	want := &config.Limits{
 		Provider: "openai", Model: "gpt-4o",
 		Each: limits.Each[*config.Limit]{
-			RPM:        &config.Limit{Value: 598, Source: limits.SourceMeasured, Confidence: 0.97, At: at},
-			TPM:        &config.Limit{Value: 90_000, Source: limits.SourceHeader, Confidence: 1, At: at},
-			OTPM:       &config.Limit{Value: 8_000, Source: limits.SourceRefusal, Confidence: 1, At: at},
-			Concurrent: &config.Limit{Value: 64, Source: limits.SourceAtLeast, Confidence: 1, At: at},
+			RPM:         &config.Limit{Value: 598, Source: limits.SourceMeasured, Confidence: 0.97, At: at},
+			TPM:         &config.Limit{Value: 90_000, Source: limits.SourceHeader, Confidence: 1, At: at},
+			OTPM:        &config.Limit{Value: 8_000, Source: limits.SourceRefusal, Confidence: 1, At: at},
+			Concurrency: &config.Limit{Value: 64, Source: limits.SourceAtLeast, Confidence: 1, At: at},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -258,7 +259,7 @@ func TestAQueueIsNoCap(t *testing.T) {
 	r := foundResult()
 	r.Findings.Queue, r.Findings.Limits[limits.Concurrency] = true, finding(16, limits.SourceMeasured, 0)
 	b, _ := json.Marshal(r)
-	if d := document(t, b); d.Findings["queue"].Value != 16. || d.Findings["slots"].Value != nil || d.Limits.Concurrent.Value != 16 {
+	if d := document(t, b); d.Findings["queue"].Value != 16. || d.Findings["slots"].Value != nil || d.Limits.Concurrency.Value != 16 {
 		t.Errorf("%s", b)
 	}
 }
@@ -269,8 +270,8 @@ func TestNothingFoundHasNoLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := document(t, b)
-	if l, err := config.ParseLimits("x", b); l != nil || err != nil || d.Findings["latency_ms"] != nil || d.Findings["rpm"].Source != find.SourceUnknown {
-		t.Errorf("%+v, %v in %s", l, err, b)
+	if f, err := config.Parse("x", b); f.Limits != nil || err != nil || d.Findings["latency_ms"] != nil || d.Findings["rpm"].Source != find.SourceUnknown {
+		t.Errorf("%+v, %v in %s", f.Limits, err, b)
 	}
 }
 
@@ -357,7 +358,7 @@ func TestHowASearchEnds(t *testing.T) {
 				cmd.SilenceErrors, cmd.SilenceUsage = true, true
 				typed(cmd)
 				args := []string{"--provider", "openai-compatible", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--output-file", file,
-					"--price-in", "1", "--price-out", "2", "--max-cost", "2", "--token-budget", "1000000"}
+					"--price", "1/2", "--max-cost", "2", "--token-budget", "1000000"}
 				if asJSON {
 					args = append(args, "--json")
 				}

@@ -52,7 +52,7 @@ func (f *search) bounds() string {
 		text += "; so does --max-cost " + dollars(*m)
 	}
 	if f.forecast.Most.Cost == nil {
-		text += "; the price is not known: --price-in and --price-out tell it"
+		text += "; the price is not known: --price and/tell it"
 	}
 	return text
 }

@@ -31,11 +31,11 @@ func imitations() []imitated {
 		return slow(c)
 	}
 	return []imitated{
-		{"cap 20", silent(sim.Config{Concurrent: 20}), 20, 300},
+		{"cap 20", silent(sim.Config{Concurrency: 20}), 20, 300},
 		{"rpm 500, a minute's bucket", silent(sim.Config{RPM: 500}), 16, 600},
 		{"tpm 60k as declared", silent(sim.Config{TPM: 60_000}), 4, 200},
 		{"queue 16", silent(sim.Config{Queue: 16}), 16, 300},
-		{"headers: rpm 500, cap 8", slow(sim.Config{RPM: 500, Concurrent: 8}), 8, 200},
+		{"headers: rpm 500, cap 8", slow(sim.Config{RPM: 500, Concurrency: 8}), 8, 200},
 	}
 }
 
@@ -95,7 +95,7 @@ func (one imitated) measure(b *testing.B) string {
 	}
 	time.Sleep(time.Minute) // until the provider's buckets are full
 	before, began := server.Stats().Throttled, time.Now()
-	call(b, append([]string{"run", input, "-o", filepath.Join(dir, "out.jsonl"), "--limits", limits}, account...))
+	call(b, append([]string{"run", input, "-o", filepath.Join(dir, "out.jsonl"), "--config", limits}, account...))
 	took := time.Since(began)
 	known := one.sim
 	if known.NoHeaders {

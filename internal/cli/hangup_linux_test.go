@@ -55,7 +55,7 @@ func TestATerminalThatHangsUpDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer said.Close()
-	cmd := exec.Command("sluice", "run", "--provider", "openai", "--base-url", k.url+"/v1", k.in, "-o", k.out, "--limits", limits)
+	cmd := exec.Command("sluice", "run", "--provider", "openai", "--base-url", k.url+"/v1", k.in, "-o", k.out, "--config", limits)
 	cmd.Env = append(os.Environ(), "OPENAI_API_KEY="+sentinelKey, "XDG_STATE_HOME="+filepath.Join(k.dir, "state"))
 	cmd.Stdin, cmd.Stderr = slave, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

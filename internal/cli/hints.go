@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -41,7 +40,7 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 	}
 	if isAny[*work.AsideError](err) {
 		e.code = exitUsage
-		e.hint = "go on in order of the input: " + o.commandWithout("--order", "--order", "input")
+		e.hint = "name another output with -o"
 		return e
 	}
 	if e.explainVia(err) {
@@ -51,7 +50,7 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 	case isAny[*batch.InputError](err), isAny[*batch.InputErrors](err):
 		e.code, e.list = exitUsage, true
 		if e.hint == "" {
-			e.hint = o.mend()
+			e.hint = "fix the line"
 		}
 	case isAny[*batch.ChangedError](err):
 		e.code, e.list = exitUsage, true
@@ -59,7 +58,7 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 		e.code, e.hint = exitUsage, "give another output with -o"
 	case isAny[*batch.UnpackError](err): // it says where room is wanted
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		e.hint = "raise the number of open files, as with ulimit -n 4096, or lower --concurrent. " + kept(err) + "; " + again
+		e.hint = "raise the number of open files, as with ulimit -n 4096, or lower --concurrency. " + kept(err) + "; " + again
 	case isAny[*batch.UnreachableError](err):
 		e.hint = "check the network and " + keys.address() + ". " + kept(err) + "; " + again
 	case e.explainRun(err, again, "another output with -o"):
@@ -93,15 +92,6 @@ func (e *exitError) explainRun(err error, again, elsewhere string) bool {
 		return false
 	}
 	return true
-}
-
-// mend says what can be done about a wrong line.
-func (o *runOptions) mend() string {
-	hint := "correct the line"
-	if o.rows.format == "" && strings.Contains(filepath.Base(o.input), ".txt") {
-		hint += "; --format text takes all lines for plain text"
-	}
-	return hint
 }
 
 // address is what says where calls go.
@@ -174,7 +164,7 @@ func (e *exitError) explainConfig(wrong *batch.ConfigError) {
 		e.err = fmt.Errorf("--set %w", wrong.Err)
 		e.hint = `write --set temperature=0.2 or --set 'user="me"'`
 	case "Cache":
-		e.explainCache(wrong)
+		e.err, e.hint = fmt.Errorf("--cache: %w", wrong.Err), cmp.Or(hintOf(wrong.Err), "give --cache a directory that you can write to")
 	default:
 		e.err = wrong
 		e.hint = "see sluice run --help"

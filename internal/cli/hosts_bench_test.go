@@ -153,14 +153,14 @@ func (h *hosts) sluice(name string, args ...string) *exec.Cmd {
 }
 
 func (h *hosts) collector() *exec.Cmd {
-	return h.sluice("collector", "run", h.in, "-o", h.out, "--provider", "openai", "--redis", h.redis(), "--distribute", "--job", "all", "--progress", "plain")
+	return h.sluice("collector", "run", h.in, "-o", h.out, "--provider", "openai", "--redis", h.redis(), "--distribute", "--progress", "plain")
 }
 
 func (h *hosts) startWorkers(n, concurrent int, flags ...string) {
 	for range n {
 		name := fmt.Sprint("worker-", len(h.workers))
 		h.workers = append(h.workers, h.sluice(name, append([]string{"worker", "--redis", h.redis(), "--provider", "openai",
-			"--base-url", h.url + "/v1", "--header", "X-Worker: " + name, "--concurrent", strconv.Itoa(concurrent), "--progress", "plain"}, flags...)...))
+			"--base-url", h.url + "/v1", "--header", "X-Worker: " + name, "--concurrency", strconv.Itoa(concurrent), "--progress", "plain"}, flags...)...))
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -77,25 +76,19 @@ func BenchmarkGatewaysAndBatch(b *testing.B) {
 
 // gateways starts two, with a key for each of two tenants.
 func (h *hosts) gateways(b *testing.B, provider string, rpm int) (gateways []server, keys map[string]string) {
-	settings := fmt.Sprintf("upstreams: [{name: u, provider: openai-compatible, base_url: %q, key_file: key, models: [m], limits: {rpm: %d}}]\nserve: {shared: %q}\n",
-		provider+"/v1", rpm, h.redis())
+	keys = make(map[string]string)
+	var bulk, interactive string
+	keys["bulk"], bulk = tenantLine("bulk", "")
+	keys["interactive"], interactive = tenantLine("interactive", ", priority: high")
+	settings := fmt.Sprintf("upstreams: [{name: u, provider: openai-compatible, base_url: %q, key_file: key, models: [m], limits: {rpm: %d}}]\nserve: {redis: %q, tenants: [%s, %s]}\n",
+		provider+"/v1", rpm, h.redis(), bulk, interactive)
 	for name, text := range map[string]string{"sluice.yaml": settings, "key": sentinelKey} {
 		if err := os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600); err != nil {
 			b.Fatal(err)
 		}
 	}
-	keys = make(map[string]string)
-	for tenant, priority := range map[string]string{"bulk": "normal", "interactive": "high"} {
-		add := exec.Command("sluice", "serve", "key", "add", tenant, "--priority", priority, "--keys", filepath.Join(h.dir, "keys"))
-		add.Env = append(os.Environ(), "XDG_STATE_HOME="+h.dir)
-		out, err := add.Output()
-		if err != nil {
-			b.Fatal(err)
-		}
-		keys[tenant] = strings.TrimSpace(string(out))
-	}
 	for range 2 {
-		gateways = append(gateways, startServer(b, h.dir, "sluice", "serve", "--config", "sluice.yaml", "--keys", filepath.Join(h.dir, "keys"), "--listen", "127.0.0.1:0"))
+		gateways = append(gateways, startServer(b, h.dir, "sluice", "serve", "--config", "sluice.yaml", "--listen", "127.0.0.1:0"))
 	}
 	return gateways, keys
 }

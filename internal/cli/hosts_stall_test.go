@@ -114,7 +114,7 @@ func stalls(tb testing.TB, h *hosts, rpm, times int, long func() time.Duration) 
 func TestResponsesThatArriveDuringAStallAreUsed(t *testing.T) {
 	suite.FullOnly(t)
 	h := newHosts(t, 64, time.Second)
-	run := h.sluice("run", "run", h.in, "-o", h.out, "--provider", "openai", "--base-url", h.url+"/v1", "--concurrent", "16", "--timeout", "3s", "--progress", "none")
+	run := h.sluice("run", "run", h.in, "-o", h.out, "--provider", "openai", "--base-url", h.url+"/v1", "--concurrency", "16", "--timeout", "3s", "--progress", "none")
 	for h.provider.openNow() < 14 {
 		time.Sleep(5 * time.Millisecond)
 	}

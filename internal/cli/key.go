@@ -69,11 +69,10 @@ func (a *accounts) findKey(p provider.Provider) (provider.Key, error) {
 			"--key-env takes the name of a variable, such as --key-env MY_API_KEY, and never a key itself")
 	}
 	missing := fmt.Errorf("no key for %s: %s", p.Name, a.unset(names[0]))
-	if file := a.flags.keysFile; file == "" && inDotEnv(names) != "" {
-		return key, usageError(missing, "pass --keys-file %s, which sets %s", dotEnv, inDotEnv(names))
+	if file := a.flags.envFile; file == "" && inDotEnv(names) != "" {
+		return key, usageError(missing, "pass %s %s, which sets %s", a.flags.fileFlag(), dotEnv, inDotEnv(names))
 	}
-	return key, usageError(missing, "export %s=..., or pass a file of NAME=value lines with --keys-file %s, "+
-		"or name another variable with --key-env, or try without a key: --provider sim", names[0], dotEnv)
+	return key, usageError(missing, "export %s=..., or read it from a file: %s %s; or try without a key: --provider sim", names[0], a.flags.fileFlag(), dotEnv)
 }
 
 // dotEnv is the file in which projects keep their variables. Only find reads it by default; other commands need --keys-file.
@@ -115,7 +114,7 @@ func (a *accounts) firstKey(names []string) (provider.Key, error) {
 // unset says that a variable holds no key.
 func (a *accounts) unset(name string) string {
 	where := "in the environment"
-	if file := a.flags.keysFile; file != "" {
+	if file := a.flags.envFile; file != "" {
 		where += " or in " + file
 	}
 	return name + " is not set " + where
@@ -123,7 +122,7 @@ func (a *accounts) unset(name string) string {
 
 // keyOf returns the key in a variable, "" if there is none. It is never printed.
 func (a *accounts) keyOf(name string) (string, error) {
-	key, err := lookupKey(name, a.flags.keysFile)
+	key, err := lookupKey(name, a.flags.envFile)
 	if err != nil {
 		return "", err
 	}
@@ -174,7 +173,7 @@ func lookupKey(name, file string) (string, error) {
 	}
 	text, err := readNamed(file, 1)
 	if err != nil {
-		return "", usageError(fmt.Errorf("keys file: %w", err), "--keys-file takes a file of NAME=value lines")
+		return "", usageError(fmt.Errorf("keys file: %w", err), "name a file of NAME=VALUE lines")
 	}
 	return keyIn(string(text), name), nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ func TestKillDeduped(t *testing.T) {
 	kills := suite.Size(3, 12)
 	items, questions, slots := 100*kills, 20*kills, 16
 	k := newKillBench(t, 0, 2*slots) // see killOften
-	k.args, k.sets = []string{"--dedupe", "--concurrent", fmt.Sprint(slots)}, true
+	k.args, k.sets = []string{"--cache", filepath.Join(k.dir, "equal"), "--concurrency", fmt.Sprint(slots)}, true
 	luck := rand.New(rand.NewPCG(3, 4))
 	var text strings.Builder
 	for i := range items {

@@ -100,7 +100,7 @@ func newSchemaBench(t *testing.T, items, slots int) *schemaBench {
 			t.Fatal(err)
 		}
 	}
-	b.cmd = []string{"run", "--provider", "openai", "--base-url", server.URL + "/v1", "--concurrent", fmt.Sprint(slots), in, "-o", b.out,
+	b.cmd = []string{"run", "--provider", "openai", "--base-url", server.URL + "/v1", "--concurrency", fmt.Sprint(slots), in, "-o", b.out,
 		"--schema", schema, "--schema-feedback"}
 	return b
 }

@@ -6,23 +6,48 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
-// watchFlags say who watches a run from outside.
+// watchFlags say how a command shows what it does.
 type watchFlags struct {
-	metrics string
+	events   string
+	metrics  string
+	progress string
+	json     bool
+	verbose  bool
 }
 
-func (f *watchFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.metrics, "metrics-listen", "", "address to serve Prometheus metrics at, such as 127.0.0.1:9464 (port 0: one that is free)")
+// flags returns the flags of a command that runs items.
+func (f *watchFlags) flags() []flag {
+	f.progress = progressAuto
+	return []flag{
+		{name: "events", field: &f.events, metavar: "FILE", help: "Append every event to FILE, as JSON lines"},
+		{name: "metrics", field: &f.metrics, metavar: "ADDR", help: "Serve Prometheus metrics, such as at 127.0.0.1:9464"},
+		f.progressFlag(),
+		{name: "json", field: &f.json, help: "Print the summary as one JSON document"},
+		{name: "verbose", field: &f.verbose, help: "Print more on standard error"},
+	}
+}
+
+func (f *watchFlags) progressFlag() flag {
+	f.progress = progressAuto
+	return flag{name: "progress", field: &f.progress, metavar: strings.Join(progressWays(), "|"), help: "Choose how progress is shown"}
+}
+
+// check refuses events on standard output.
+func (f *watchFlags) check() error {
+	if f.events == "-" {
+		return usageError(errors.New("--events needs a file: standard output is for --json"), "name one, such as --events events.jsonl")
+	}
+	return nil
 }
 
 // watch is what tells programs outside of a run how it goes. Close it.
@@ -63,8 +88,8 @@ func (f *watchFlags) open(ctx context.Context, s *streams, more ...prometheus.Co
 
 func checkMetricsAddress(address string) error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return usageError(fmt.Errorf("--metrics-listen %q is not an address", address),
-			"give a host and a port, such as --metrics-listen 127.0.0.1:9464")
+		return usageError(fmt.Errorf("--metrics %q is not an address", address),
+			"give a host and a port, such as --metrics 127.0.0.1:9464")
 	}
 	return nil
 }
@@ -81,11 +106,11 @@ func (w *watch) serve(address string, dashboard http.Handler) error {
 		routes.Handle("/ui/", dashboard)
 	}
 	if w.server, err = telemetry.Serve(address, routes); err != nil {
-		return usageError(fmt.Errorf("--metrics-listen %s: %w", address, cause(err)),
+		return usageError(fmt.Errorf("--metrics %s: %w", address, cause(err)),
 			"another program may be there: take another port, or 0 for one that is free")
 	}
 	if w.server.Everywhere() {
-		w.s.errorf("sluice: warning: --metrics-listen %s lets every host that reaches this one read them\n", address)
+		w.s.errorf("sluice: warning: --metrics %s lets every host that reaches this one read them\n", address)
 	}
 	return nil
 }

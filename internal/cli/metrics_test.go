@@ -103,7 +103,7 @@ func get(url, host string) (status int, text string) {
 }
 
 func TestTheMetricsOfARunAreServedWhileItGoesOn(t *testing.T) {
-	w := watchRun(t, 30, "--metrics-listen", "127.0.0.1:0")
+	w := watchRun(t, 30, "--metrics", "127.0.0.1:0")
 	at := regexp.MustCompile(`metrics at (http://127\.0\.0\.1:\d+)/metrics`)
 	await(t, "the address", func() bool { return at.MatchString(w.stderr.String()) })
 	base := at.FindStringSubmatch(w.stderr.String())[1]

@@ -17,12 +17,11 @@ func newModels(s *streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "models [PATTERN]",
-		Short: "Print the prices and sizes of models",
-		Long: `Print the prices and sizes of models, by provider. Nothing is sent.
+		Short: "Print prices and sizes of models",
+		Long: `Print prices and sizes of models, by provider. Nothing is sent.
 
-PATTERN is a part of PROVIDER/MODEL, in which * stands for any text. Prices are US dollars per million tokens, as the
-providers' pages stated them on ` + pricing.Date + `. A ? marks prices without a source: they are doubtful. Prices in sluice.yaml
-override the table.`,
+PATTERN is a part of PROVIDER/MODEL; * stands for any text. Prices are US dollars per million tokens, as the providers'
+pages stated them on ` + pricing.Date + `. A ? marks a price without a source. Prices in the settings replace them.`,
 		Example: `  sluice models gpt-4o
   sluice models 'anthropic/*sonnet'
   sluice models --json gemini-2.5 | jq .batch`,
@@ -31,7 +30,7 @@ override the table.`,
 			return printModels(s, strings.Join(args, ""), asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "Print one JSON object per model")
+	define(cmd, flagGroup{"Output", []flag{{name: "json", field: &asJSON, help: "Print one JSON object per model", common: true}}})
 	return cmd
 }
 

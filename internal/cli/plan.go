@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,9 +28,9 @@ type planOptions struct {
 	stated   plan.Workload // the calls, without those of a file
 	workload string
 	shape    plan.Options // but for prices and the budget
-	priceIn  float64
-	priceOut float64
+	price    price
 	maxCost  float64
+	deadline deadline
 	list     bool
 	asJSON   bool
 	foresee  foreseeFlags
@@ -46,19 +47,17 @@ func newPlan(s *streams) *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
 		Use:   "plan [--provider P --tier T | --rpm N ...]",
-		Short: "Say what a provider's limits allow: slots, workers, throughput, time and cost",
-		Long: `Say what a provider's limits allow: slots, workers, throughput, time and cost.
+		Short: "Print what limits allow: workers, throughput, time and cost",
+		Long: `Print what limits allow: workers, throughput, time and cost. Nothing is sent.
 
-Limits are those published for a tier; over them those of a file; over them those told here.
-All of them are a prior: a run believes what the provider's headers say. Slots are open calls for Sluice, which keeps to
-a pace. Workers are loops without one that still stay within every limit, if any number does.
+Limits are those published for --tier; limits in --config replace them, and flags replace both. A run learns the real
+limits from the provider's headers. Slots are requests in flight for Sluice, which paces requests. Workers are loops
+without a pace that stay within every limit.
 
---simulate foresees the run besides: the gate that admits calls in a real run does so in virtual time, against an
-imitation of the provider, for a client that is told what these flags would tell sluice run.
-
-Exit code 4 means that --max-cost or --deadline cannot be kept.`,
+--simulate runs the scheduler in virtual time against a simulated provider. Exit code 4: --max-cost or --deadline cannot
+be kept.`,
 		Example: `  sluice plan --list
-  sluice plan --provider anthropic --tier start --model claude-sonnet-4-5 --requests 10000
+  sluice plan --tier start --model claude-sonnet-4-5 --requests 10000
   sluice plan --rpm 500 --tpm 30000 --latency 1.5s --input-tokens 1200 --max-tokens 300
   sluice plan --tier start --model claude-sonnet-4-5 --workload prompts.jsonl --max-tokens 500 --deadline 2h
   sluice plan --rpm 500 --tpm 30000 --workload prompts.jsonl --max-tokens 500 --simulate --plot forecast.svg
@@ -69,36 +68,39 @@ Exit code 4 means that --max-cost or --deadline cannot be kept.`,
 			return runPlan(cmd.Context(), s, &o)
 		},
 	}
-	o.register(cmd.Flags())
+	define(cmd, o.table()...)
 	return cmd
 }
 
-func (o *planOptions) register(fs *pflag.FlagSet) {
-	fs.SortFlags = false
-	fs.StringVar(&o.provider, "provider", "", "whose limits (absent: recognised from the model)")
-	fs.StringVar(&o.model, "model", "", "model, where limits differ by it")
-	o.settings.register(fs)
-	o.limits.register(fs)
-	for _, name := range limitNames() {
-		f := fs.Lookup(name)
-		f.Usage = strings.Replace(f.Usage, "(0: learned)", "(0: as published)", 1)
+// table returns the flags of plan.
+func (o *planOptions) table() []flagGroup {
+	o.shape.Safety, o.shape.Processes = new(0.8), 1
+	return []flagGroup{
+		{"Limits", append([]flag{
+			{name: "provider", field: &o.provider, metavar: "NAME", help: "Use this provider (default: recognized from the model)", common: true},
+			{name: "model", field: &o.model, metavar: "MODEL", help: "Use the limits and prices of this model", common: true},
+			{name: "tier", field: &o.settings.tier, metavar: "NAME", help: "Use the published limits of this account tier", common: true},
+			o.settings.configFlag(),
+			{name: "list", field: &o.list, help: "List the published limits and exit", common: true},
+		}, o.limits.flags("as published")...)},
+		{"Workload", []flag{
+			{name: "requests", field: countFrom(&o.stated.Requests, 1), help: "Plan N requests (default: those of --workload)", common: true},
+			{name: "workload", field: &o.workload, metavar: "FILE", help: "Plan the requests of this file, as run takes it"},
+			{name: "latency", field: durationAbove(&o.stated.Latency), help: "Set the mean time of a request (default: 2s)"},
+			{name: "input-tokens", field: countFrom(&o.stated.InputTokens, 1), help: "Set the mean input tokens (default: 1500)", without: "workload"},
+			{name: "output-tokens", field: &o.stated.OutputTokens, metavar: "N", help: "Set the mean output tokens (default: 500)"},
+			{name: "max-tokens", field: countFrom(&o.stated.MaxTokens, 1), help: "Set max_tokens of the requests"},
+			{name: "safety", field: shareOf(o.shape.Safety), help: "Let workers use this share of the limits"},
+			{name: "processes", field: countFrom(&o.shape.Processes, 1), help: "Share the limits among N processes"},
+		}},
+		{"Cost and time", []flag{
+			o.price.flag(),
+			{name: "max-cost", field: usd(&o.maxCost), help: "Exit with 4 if it costs more", common: true},
+			{name: "deadline", field: &o.deadline, help: "Exit with 4 if it takes longer", common: true},
+		}},
+		{"Simulation", o.foresee.flags()},
+		{"Output", []flag{{name: "json", field: &o.asJSON, help: "Print one JSON document"}}},
 	}
-	fs.DurationVar(&o.stated.Latency, "latency", 0, "mean time of one call (absent: the tier's, or 2s)")
-	fs.IntVar(&o.stated.InputTokens, "input-tokens", 0, "mean input tokens of a request (absent: the tier's, or 1500)")
-	fs.IntVar(&o.stated.OutputTokens, "output-tokens", 0, "mean output tokens (absent: the tier's, max_tokens, or 500)")
-	fs.IntVar(&o.stated.MaxTokens, "max-tokens", 0, "max_tokens that requests declare (absent: none)")
-	fs.IntVar(&o.stated.Requests, "requests", 0, "how many requests (0: no end, or those of --workload)")
-	fs.StringVar(&o.workload, "workload", "", "requests to plan for, as run takes them")
-	o.shape.Safety = new(0.0)
-	fs.Float64Var(o.shape.Safety, "safety", 0.8, "share of the limits that workers without a pace may use, from 0 to 1")
-	fs.IntVar(&o.shape.Graphs, "graphs", 1, "programs side by side that share the limits")
-	fs.Float64Var(&o.priceIn, "price-in", 0, "USD per million input tokens (absent: as sluice models says)")
-	fs.Float64Var(&o.priceOut, "price-out", 0, "USD per million output tokens (absent: as sluice models says)")
-	fs.Float64Var(&o.maxCost, "max-cost", 0, "fail if it costs more USD")
-	fs.DurationVar(&o.shape.Deadline, "deadline", 0, "fail if it takes longer")
-	o.foresee.register(fs)
-	fs.BoolVar(&o.list, "list", false, "list what is published, of --provider and for --model if they are named, and nothing else")
-	fs.BoolVar(&o.asJSON, "json", false, "print one JSON document")
 }
 
 // runPlan is the plan command.
@@ -142,10 +144,13 @@ func (o *planOptions) read(s *streams, registry *provider.Registry) (provider.Pr
 func (o *planOptions) answer(ctx context.Context, s *streams, registry *provider.Registry, account provider.Provider) error {
 	model := cmp.Or(o.model, o.input.model)
 	j, err := o.subjectOf(registry, account, model)
+	for _, doubt := range o.kept.doubts {
+		s.errorf("sluice: warning: %s\n", doubt)
+	}
 	if err != nil {
 		return err
 	}
-	o.price(s, &j.tier, account, model)
+	o.priceOf(s, &j.tier, account, model)
 	p, err := plan.ForTier(j.tier, j.account, o.work(), o.options())
 	if err != nil {
 		return o.planError(err)
@@ -155,6 +160,9 @@ func (o *planOptions) answer(ctx context.Context, s *streams, registry *provider
 		if err := o.foreseeRun(ctx, s, planned); err != nil {
 			return err
 		}
+	}
+	if nodes := planned.NodesPerProcess; nodes*planned.Processes > planned.Slots {
+		s.errorf("sluice: warning: %d processes with %s each exceed %s\n", planned.Processes, count(nodes, "node"), count(planned.Slots, "slot"))
 	}
 	missed, err := o.missed(planned)
 	if err != nil {
@@ -181,6 +189,9 @@ func (o *planOptions) open() (err error) {
 	if o.kept, err = o.settings.open(); err != nil {
 		return err
 	}
+	if o.shape.Deadline = o.deadline.after; !o.deadline.at.IsZero() {
+		o.shape.Deadline = time.Until(o.deadline.at)
+	}
 	o.told, err = o.limits.Limits()
 	return err
 }
@@ -188,12 +199,9 @@ func (o *planOptions) open() (err error) {
 // adopt takes provider and model from the file of limits. Limits that nobody asked for are used where they fit, but do not
 // say whom the plan is for, if anything else does.
 func (o *planOptions) adopt() {
-	l := o.kept.limits
-	said := o.provider != "" || o.model != "" || o.workload != ""
-	if l == nil || said && !o.kept.asked {
-		return
+	if l := o.kept.file.Limits; l != nil {
+		o.provider, o.model = cmp.Or(o.provider, l.Provider), cmp.Or(o.model, l.Model)
 	}
-	o.provider, o.model = cmp.Or(o.provider, l.Provider), cmp.Or(o.model, l.Model)
 }
 
 // work is the workload that the flags and the file describe.
@@ -213,11 +221,8 @@ func (o *planOptions) options() plan.Options {
 	if o.flags.Changed("max-cost") {
 		p.MaxCost = &o.maxCost
 	}
-	if o.flags.Changed("price-in") {
-		p.PriceIn = &o.priceIn
-	}
-	if o.flags.Changed("price-out") {
-		p.PriceOut = &o.priceOut
+	if told := o.price.rate; told != nil {
+		p.PriceIn, p.PriceOut = &told.Input, &told.Output
 	}
 	return p
 }
@@ -227,8 +232,7 @@ func (o *planOptions) missed(f planned) (missed, err error) {
 	var faults, fits []string
 	if o.flags.Changed("max-cost") {
 		if f.WithinBudget == nil {
-			tier := f.subject.tier
-			return nil, missingPrice(o.flags.Changed("price-in") || tier.PriceIn != nil, o.flags.Changed("price-out") || tier.PriceOut != nil)
+			return nil, missingPrice()
 		}
 		cost, how := f.Cost, "cost"
 		if c := f.Forecast; c != nil && c.Cost != nil && (cost == nil || *cost <= o.maxCost) {
@@ -243,8 +247,8 @@ func (o *planOptions) missed(f planned) (missed, err error) {
 	if c := f.Forecast; c != nil && f.Requests > 0 && c.Time.Duration > took {
 		took, within, how = c.Time.Duration, c.WithinDeadline, "are foreseen to take"
 	}
-	if o.shape.Deadline > 0 && took > o.shape.Deadline {
-		faults = append(faults, fmt.Sprintf("%s %s, longer than --deadline %s", how, span(took), o.shape.Deadline))
+	if within != nil && took > o.shape.Deadline {
+		faults = append(faults, fmt.Sprintf("%s %s, longer than --deadline %s", how, span(took), o.deadline.text))
 		fits = append(fits, fmt.Sprintf("%s requests are answered in time", group(*within)))
 	}
 	if len(faults) == 0 {
@@ -256,30 +260,10 @@ func (o *planOptions) missed(f planned) (missed, err error) {
 	}, nil
 }
 
-// check finds what is wrong with the flags themselves, and between them.
+// check finds flags that do not go together.
 func (o *planOptions) check() error {
-	for _, name := range []string{"latency", "input-tokens", "max-tokens", "graphs", "deadline"} {
-		f := o.flags.Lookup(name)
-		if zero := f.Value.String(); f.Changed && (zero == "0" || zero == "0s") {
-			return usageError(fmt.Errorf("--%s %s is not above zero", name, zero), "leave --%s out, or say what it is", name)
-		}
-	}
-	switch {
-	case o.shape.Deadline < 0:
-		return usageError(fmt.Errorf("--deadline %s is below zero", o.shape.Deadline), "say how long it may take, such as --deadline 2h")
-	case !(o.maxCost >= 0):
-		return usageError(fmt.Errorf("--max-cost %v is no sum of money", o.maxCost), "say how many USD it may cost")
-	}
-	return o.checkTogether()
-}
-
-// checkTogether finds flags that do not go together.
-func (o *planOptions) checkTogether() error {
-	if o.flags.Changed("input-tokens") && o.workload != "" {
-		return usageError(errors.New("--input-tokens and --workload both say how long requests are"), "leave one of them out")
-	}
-	if o.flags.Changed("deadline") && o.stated.Requests == 0 && o.workload == "" {
-		return usageError(errors.New("--deadline for how many requests?"), "say --requests or --workload")
+	if o.deadline.text != "" && o.stated.Requests == 0 && o.workload == "" {
+		return usageError(errors.New("--deadline needs a number of requests"), "add --requests or --workload")
 	}
 	return o.foresee.check(o)
 }
@@ -291,13 +275,13 @@ func (o *planOptions) planError(err error) error {
 		return err
 	}
 	if errors.Is(err, plan.ErrNoLimits) {
-		return usageError(wrong.Err, "tell a limit of requests, of tokens that the requests use, or of open calls: --rpm, --tpm, --concurrent")
+		return usageError(wrong.Err, "tell a limit of requests, of tokens that the requests use, or of open calls: --rpm, --tpm, --concurrency")
 	}
 	flags := map[string]string{
 		"Limits.Burst":      "rate-limit burst",
 		"Workload.Requests": "requests", "Workload.Latency": "latency", "Workload.InputTokens": "input-tokens",
 		"Workload.OutputTokens": "output-tokens", "Workload.MaxTokens": "max-tokens",
-		"Options.Safety": "safety", "Options.Graphs": "graphs", "Options.PriceIn": "price-in", "Options.PriceOut": "price-out",
+		"Options.Safety": "safety", "Options.Processes": "processes", "Options.PriceIn": "price", "Options.PriceOut": "price",
 	}
 	for d := range o.limits.limits.All() {
 		flags["Limits."+d.Field()] = strings.TrimPrefix(limitFlag(d), "--")

@@ -31,20 +31,20 @@ type foreseen struct {
 
 func commands() []foreseen {
 	const s = time.Second
-	a := sim.Config{RPM: 900, Burst: 15 * s, Concurrent: 30, Latency: 200 * time.Millisecond}
+	a := sim.Config{RPM: 900, Burst: 15 * s, Concurrency: 30, Latency: 200 * time.Millisecond}
 	short := func(int) int { return 16 }
 	lognormal := func(i int) int { // a median of 250 tokens and a sigma of 0.7
 		return int(250*math.Exp(0.7*rand.New(rand.NewPCG(7, uint64(i))).NormFloat64())) + 1
 	}
 	return []foreseen{
-		{"A requests bound", a, sluice.Limits{RPM: 900, Concurrent: 30}, 400, short},
-		{"B tokens bound", sim.Config{TPM: 90000, Burst: 10 * s, Concurrent: 60}, sluice.Limits{TPM: 90000, Concurrent: 60}, 200, lognormal},
+		{"A requests bound", a, sluice.Limits{RPM: 900, Concurrency: 30}, 400, short},
+		{"B tokens bound", sim.Config{TPM: 90000, Burst: 10 * s, Concurrency: 60}, sluice.Limits{TPM: 90000, Concurrency: 60}, 200, lognormal},
 		{"D silent queue", sim.Config{Queue: 6, Latency: 400 * time.Millisecond, NoHeaders: true}, sluice.Limits{}, 200, short},
 		{"nothing told", a, sluice.Limits{}, 400, short},
-		{"nothing told, silent", sim.Config{Concurrent: 8, Latency: 400 * time.Millisecond, NoHeaders: true, VagueBodies: true, RetryAfter: sim.RetryAfterNone},
+		{"nothing told, silent", sim.Config{Concurrency: 8, Latency: 400 * time.Millisecond, NoHeaders: true, VagueBodies: true, RetryAfter: sim.RetryAfterNone},
 			sluice.Limits{}, 300, short},
 		{"nothing told, no headers", sim.Config{RPM: 900, Burst: 5 * s, NoHeaders: true, Latency: 200 * time.Millisecond}, sluice.Limits{}, 300, short},
-		{"jitter", sim.Config{Concurrent: 8, Latency: 400 * time.Millisecond, Jitter: 0.3}, sluice.Limits{Concurrent: 8}, 300, short},
+		{"jitter", sim.Config{Concurrency: 8, Latency: 400 * time.Millisecond, Jitter: 0.3}, sluice.Limits{Concurrency: 8}, 300, short},
 		{"faults", sim.Config{RPM: 900, Burst: 5 * s, Latency: 200 * time.Millisecond, Faults: sim.Faults{ServerError: 0.05}}, sluice.Limits{RPM: 900}, 300, short},
 	}
 }
@@ -95,7 +95,7 @@ func (c foreseen) run(tb testing.TB, bodies [][]byte, url string) {
 		tb.Fatal(err)
 	}
 	args := []string{"run", in, "-o", filepath.Join(dir, "out.jsonl"), "--provider", "openai-compatible", "--base-url", url + "/v1",
-		"--progress", "none", "--sync", "none"}
+		"--progress", "none"}
 	for d, limit := range c.told.All() {
 		if *limit > 0 {
 			args = append(args, "--"+d.String(), strconv.Itoa(*limit))

@@ -79,8 +79,8 @@ func printRows(w io.Writer, rows []figureRow) {
 // rows returns the rows of the plan.
 func (f *figures) rows() []figureRow {
 	slots := "open calls are enough at this pace: nothing to set in sluice run, the size of a pool of your own"
-	if f.Graphs > 1 {
-		slots += fmt.Sprintf("; %s for each of %d graphs", group(f.NodesPerGraph), f.Graphs)
+	if f.Processes > 1 {
+		slots += fmt.Sprintf("; %s for each of %d processes", group(f.NodesPerProcess), f.Processes)
 	}
 	bound, took := "limited by "+prose.LimitName(f.Binding.Dimension.String()), ""
 	if f.Binding.Next != limits.AnyDimension {
@@ -190,7 +190,7 @@ func (f *figures) cost() (value, text string) {
 	case f.CostPerRequest != nil:
 		return dollars(*f.CostPerRequest), "for each request"
 	}
-	return "unknown", "no prices: say --price-in and --price-out"
+	return "unknown", "no prices: add --price IN/OUT"
 }
 
 // printLimits lists the limits and where each is from.
@@ -258,7 +258,7 @@ func batchWords(b *plan.BatchAPI) (value, text string) {
 	if b == nil {
 		return "", ""
 	}
-	text = prose.Percent(b.Price) + " of the live price: sluice run --via batch-api"
+	text = prose.Percent(b.Price) + " of the live price: sluice run --batch"
 	if b.Window.Duration > 0 {
 		text += "; each ends within " + hours(b.Window.Duration)
 	}

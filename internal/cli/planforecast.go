@@ -61,12 +61,12 @@ func (f *figures) foreseen() []figureRow {
 // inFlight explains the maximum of calls in flight beside the computed slots.
 func (f *figures) inFlight() string {
 	peak, text := f.Forecast.Peak, "at most"
-	start, ceiling := f.Forecast.Client.BeginsWith["concurrent"], f.Forecast.Client.Told["concurrent"]
+	start, ceiling := f.Forecast.Client.BeginsWith["concurrency"], f.Forecast.Client.Told["concurrency"]
 	switch {
 	case peak == mostWorkers:
 		text = "the most that a run opens"
 	case start > 0 && ceiling == 0 && float64(peak) > start:
-		text = fmt.Sprintf("at most: concurrent %s is where it begins, and it tries more; --concurrent %[1]s holds it there", number(start))
+		text = fmt.Sprintf("at most: it starts with concurrency %s and tries more; --concurrency %[1]s limits it", number(start))
 	}
 	text += fmt.Sprintf("; computed slots: %s", group(f.Slots))
 	if peak > f.Slots && start == 0 && ceiling == 0 {

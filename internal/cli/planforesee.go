@@ -7,8 +7,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/sluice-llm/sluice/plan"
 )
 
@@ -25,10 +23,12 @@ const (
 	usualHorizon = 10 * time.Minute
 )
 
-func (f *foreseeFlags) register(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.simulate, "simulate", false, "foresee the run, in virtual time, beside computing it")
-	fs.StringVar(&f.plot, "plot", "", "with --simulate: draw the run into FILE.svg, which is replaced")
-	fs.Uint64Var(&f.seed, "seed", 0, "with --simulate: decides all luck")
+func (f *foreseeFlags) flags() []flag {
+	return []flag{
+		{name: "simulate", field: &f.simulate, help: "Simulate the run in virtual time, too", common: true},
+		{name: "plot", field: &f.plot, metavar: "FILE", help: "With --simulate: draw the run as an SVG"},
+		{name: "seed", field: &f.seed, metavar: "N", help: "With --simulate: choose the random numbers"},
+	}
 }
 
 // check finds what is wrong with the flags themselves, and with others.
@@ -47,7 +47,7 @@ func (f *foreseeFlags) check(o *planOptions) error {
 	if err := checkSVG(f.plot); err != nil {
 		return err
 	}
-	return keepsApart("plot", f.plot, o.workload, o.settings.limits, o.settings.config)
+	return keepsApart("plot", f.plot, append(o.settings.config, o.workload)...)
 }
 
 // foreseeRun foresees the run, and draws it.

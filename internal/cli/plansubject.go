@@ -170,7 +170,7 @@ func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider,
 }
 
 // price completes a tier by the price of a model, if it has none. It warns of a price without a source.
-func (o *planOptions) price(s *streams, t *provider.Tier, p provider.Provider, model string) {
+func (o *planOptions) priceOf(s *streams, t *provider.Tier, p provider.Provider, model string) {
 	if t.PriceIn != nil || t.PriceOut != nil || model == "" {
 		return
 	}
@@ -186,7 +186,7 @@ func (o *planOptions) price(s *streams, t *provider.Tier, p provider.Provider, m
 }
 
 // howToFind is how to find limits that are not published.
-const howToFind = "find them out with sluice find --model M --output-file FILE and say --limits FILE, " +
+const howToFind = "find them out with sluice find --model M --output-file FILE and say --config FILE, " +
 	"or read them in the provider's console or in the headers of an answer, and tell them with --rpm, --tpm and so on"
 
 // tiersWith names the tiers that have limits for the model, or for any if it is "".

@@ -15,7 +15,7 @@ type priceList struct {
 }
 
 // doubtfulPrice is the warning of a price without a source, of a model at a provider.
-const doubtfulPrice = "sluice: warning: the price of %s at %s is doubtful: it has no source. To state it, use --price-in and --price-out, or sluice.yaml"
+const doubtfulPrice = "sluice: warning: the price of %s at %s is doubtful: it has no source. Set it with --price IN/OUT or in the settings"
 
 // Price returns what a model costs at p: see settings.price. It warns once of a price without a source.
 func (a *accounts) Price(p provider.Provider, model string) *provider.Price {
@@ -28,7 +28,7 @@ func (a *accounts) Price(p provider.Provider, model string) *provider.Price {
 	return price
 }
 
-// price returns what a model costs at p: as flags say, or the row of --tier does, or else the rows of sluice.yaml and the published ones, or
+// price returns what a model costs at p: as flags say, or the row of the tier does, or else the rows of the settings and the published ones, or
 // else the table of models; nil is unknown. The last one may have no source.
 func (s *settings) price(rate *pricing.Rate, p provider.Provider, model string) (price *provider.Price, doubtful bool) {
 	if rate == nil {
@@ -53,7 +53,7 @@ func priceAt(p provider.Provider, model string, rate pricing.Rate) *provider.Pri
 	return price.WithBatch(p.Batches.Price)
 }
 
-// rate returns the rate of a model in the row of --tier, or else the one on which the rows for it agree: those of sluice.yaml before
+// rate returns the rate of a model in the row of the tier, or else the one on which the rows for it agree: those of the settings before
 // the published ones. Nil: none, or they differ.
 func (s *settings) rate(name, model string) *pricing.Rate {
 	if s.tier != "" {

@@ -41,7 +41,7 @@ func newLimitsReader(p provider.Provider, baseURL string, f *accountFlags, hide 
 	if err != nil {
 		return nil, err
 	}
-	key, err := lookupKey(api.KeyEnv, f.keysFile)
+	key, err := lookupKey(api.KeyEnv, f.envFile)
 	switch {
 	case err != nil:
 		return nil, err
@@ -51,12 +51,11 @@ func newLimitsReader(p provider.Provider, baseURL string, f *accountFlags, hide 
 		return nil, fmt.Errorf("the key in %s holds characters that no key has", api.KeyEnv)
 	}
 	hide(key)
-	part, err := lookupKey(api.PartEnv, f.keysFile)
+	part, err := lookupKey(api.PartEnv, f.envFile)
 	if err != nil {
 		return nil, err
 	}
-	base, err := newTransport(f.caFile, 0) // not that of model requests, which may use all of its connections
-	return &limitsReader{api, key, part, base}, err
+	return &limitsReader{api, key, part, newTransport(0)}, nil // not that of model requests, which may use all of its connections
 }
 
 // read reads the limits once.

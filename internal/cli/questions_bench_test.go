@@ -25,8 +25,8 @@ func BenchmarkQuestions(b *testing.B) {
 			writeQuestions(b, input)
 		}
 		bodies := questionBodies(b, input)
-		limits := sim.Config{RPM: 3000, Concurrent: 50, Burst: 10 * time.Second}
-		up := startServer(b, dir, "sluice", "sim", "--rpm", "3000", "--concurrent", "50", "--rate-limit", "burst=10s")
+		limits := sim.Config{RPM: 3000, Concurrency: 50, Burst: 10 * time.Second}
+		up := startServer(b, dir, "sluice", "sim", "--rpm", "3000", "--concurrency", "50", "--rate-limit", "burst=10s")
 		out := filepath.Join(dir, "answers.jsonl")
 		template := filepath.Join(dir, "prompt.tmpl")
 		if err := os.WriteFile(template, []byte("Solve this, and end with the number alone.\n\n{{.question}}\n"), 0o600); err != nil {

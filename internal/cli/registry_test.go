@@ -27,7 +27,7 @@ func TestTheTableHasEveryTier(t *testing.T) {
 		"1.32/3.96  2026-11",
 		"2026-03-16 ?  https://github.com/continuedev/continue/issues/11472",
 		"mistral            -                  -",
-		"concurrent 2,500",
+		"concurrency 2,500",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
@@ -53,7 +53,7 @@ func TestTheListInJSONIsComplete(t *testing.T) {
 		t.Errorf("%d providers", len(list.Providers))
 	}
 	for _, p := range list.Providers {
-		if p.Name == "modal" && (len(p.Tiers) != 1 || p.Tiers[0].LatencyMS != 500 || p.Tiers[0].Limits["concurrent"] != 4 || !p.Tiers[0].Doubtful) {
+		if p.Name == "modal" && (len(p.Tiers) != 1 || p.Tiers[0].LatencyMS != 500 || p.Tiers[0].Limits["concurrency"] != 4 || !p.Tiers[0].Doubtful) {
 			t.Errorf("%+v", p)
 		}
 		if p.Name == "anthropic" && (p.Dialect != "anthropic" || p.Charge != "actual") {

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -27,12 +26,11 @@ func newReport(s *streams) *cobra.Command {
 	var o reportOptions
 	cmd := &cobra.Command{
 		Use:   "report [OUT.jsonl] [--events FILE]",
-		Short: "Say what bound a run, what waited, was throttled or failed, and what it cost",
-		Long: `Say what bound a run, what waited, was throttled or failed, and what it cost.
+		Short: "Print what limited a run, its waits, failures and cost",
+		Long: `Print what limited a run, its waits, failures and cost.
 
-The results of a run tell what became of its items. With the events that sluice run --events FILE wrote, the report tells
-of the time as well: what held the calls back, how the limits were used, throttles and pauses. --html writes it as one
-page with charts.`,
+Results say what became of the items. With the events that run --events FILE wrote, the report says more about time:
+what held requests up, how much of each limit was used, rejections and pauses. --html writes one page with charts.`,
 		Example: `  sluice report out.jsonl
   sluice report out.jsonl --events events.jsonl --html report.html`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -51,15 +49,12 @@ page with charts.`,
 			return o.report(s)
 		},
 	}
-	o.register(cmd.Flags())
+	define(cmd, flagGroup{"Output", []flag{
+		{name: "events", field: &o.events, metavar: "FILE", help: "Read the events of the run (-: standard input)", common: true},
+		{name: "html", field: &o.html, metavar: "FILE", help: "Write the report as one page with charts", common: true},
+		{name: "json", field: &o.asJSON, help: "Print the report as one JSON document", common: true},
+	}})
 	return cmd
-}
-
-func (o *reportOptions) register(fs *pflag.FlagSet) {
-	fs.SortFlags = false
-	fs.StringVar(&o.events, "events", "", "file that sluice run --events wrote, or - for standard input")
-	fs.StringVar(&o.html, "html", "", "write the report to FILE, as one page with charts (-: standard output, in place of the text)")
-	fs.BoolVar(&o.asJSON, "json", false, "print the report as one JSON document")
 }
 
 // check finds what is wrong with the flags together.
@@ -134,7 +129,7 @@ func (o *reportOptions) advice(results int) telemetry.Advice {
 		return telemetry.Advice{}
 	}
 	again := "sluice run … -o " + shellQuote(o.output)
-	advice := telemetry.Advice{Again: again, Retry: again + " --retry-failed"}
+	advice := telemetry.Advice{Again: again, Retry: again + " --redo failed"}
 	_, path := places(o.output)
 	state, _ := work.LoadState(path) // without one, nothing is known to be left
 	if state.Status == "" || state.Status == work.Completed {

@@ -31,7 +31,7 @@ func (r room) bound(c *sluice.Config) {
 		return
 	}
 	for _, l := range []*sluice.Limits{&c.Limits, &c.Account, &c.Start} {
-		l.Concurrent = min(l.Concurrent, r.calls)
+		l.Concurrency = min(l.Concurrency, r.calls)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,65 +23,54 @@ import (
 
 // runOptions are the flags of the run command.
 type runOptions struct {
-	account    accountFlags
-	upstreams  upstreamFlags
-	budget     budgetFlags
-	reuse      reuseFlags
-	rows       rowFlags
-	shared     sharedFlags
-	distribute distributeFlags
-	via        viaFlags
-	flags      *pflag.FlagSet
-	args       []string // of the command line
+	account   accountFlags
+	budget    budgetFlags
+	redo      redoFlag
+	rows      rowFlags
+	shared    sharedFlags
+	checks    checkFlags
+	watch     watchFlags
+	cache     string
+	workers   bool // --distribute
+	batch     bool
+	cancel    bool
+	flags     *pflag.FlagSet
+	args      []string // of the command line
+	input     string
+	output    string
+	attempts  int
+	timeout   time.Duration
+	system    string
+	maxTokens int
+	set       []string
+	fsync     string
+	ignore    bool // --ignore-pause
 
-	input       string
-	output      string
-	attempts    int
-	timeout     time.Duration
-	system      string
-	maxTokens   int
-	set         []string
-	checks      checkFlags
-	ignorePause bool
-	retryFailed bool
-	changed     string
-	sync        string
-	order       string
-	progress    string
-	asJSON      bool
-	verbose     bool
-	events      string
-	report      runReportFlag
-	watch       watchFlags
+	via batch.Via // of --batch, --cancel and --deadline
 }
 
-// newRun returns the command that runs the lines of a file.
+// newRun returns the command that runs the items of a file.
 func newRun(s *streams) *cobra.Command {
-	var o runOptions
+	o := runOptions{attempts: 6, fsync: fsyncInterval}
 	cmd := &cobra.Command{
 		Use:   "run IN.jsonl|- -o OUT.jsonl",
-		Short: "Run the calls in a file of JSON lines, and record one result each",
-		Long: `Run the calls in a file of JSON lines at the provider's rate limit, and record one result each.
+		Short: "Send the requests in a file, and record one result each",
+		Long: `Send the requests in a file within the provider's limits, and record one result each.
 
-A line is a request of an OpenAI, Anthropic or Gemini batch, a bare request body, {"prompt": ...} or, with --model, plain
-text; of a table (.csv, .tsv) the column prompt is one, or what --template makes of a row. Files may be compressed
-(.gz). The output has the form of OpenAI Batch. It is the checkpoint as well: the same command again does what is
-left. The first interrupt lets open calls end, the second abandons them. With --via batch-api the lines are handed to the
-provider's Batch API instead, for about half the price and within a day; the same command comes back for the answers.
+An item is a request of an OpenAI, Anthropic or Gemini batch, a request body, {"prompt": ...} or a line of text. In a
+table (.csv, .tsv) the column "prompt" is the prompt, or --template makes one from each row. The input can be
+compressed (.gz). The output has the form of the OpenAI Batch API.
 
-The key is read from the environment. Limits are learned from the provider's answers; those told here are ceilings.`,
+The same command resumes an interrupted run: it sends the remaining requests. The first interrupt waits for open
+requests, the second aborts them.`,
 		Example: `  sluice run --provider sim examples/prompts.jsonl -o out.jsonl
+  sluice run prompts.txt -o out.jsonl --model gpt-4o-mini
   sluice run prompts.jsonl -o out.jsonl --rpm 500 --tpm 30000
-  sluice run prompts.txt -o out.jsonl --model claude-sonnet-4-5 --max-tokens 500 --system @instructions.txt
-  sluice run prompts.jsonl -o out.jsonl --tier tier1 --model gpt-4o
-  sluice run prompts.jsonl -o out.jsonl --base-url http://127.0.0.1:8000/v1 --concurrent 32
-  sluice run prompts.jsonl -o out.jsonl --retry-failed
-  sluice run questions.csv.gz -o out.jsonl --model gpt-4o-mini --template prompt.tmpl --limit 20
-  sluice run prompts.jsonl -o out.jsonl --dedupe --cache answers
-  sluice run prompts.jsonl -o out.jsonl --via batch-api             through the provider's Batch API, for about half
-  sluice run prompts.jsonl -o out.jsonl --via auto --deadline 6h    the same as far as the deadline allows, the rest live
-  generate | sluice run - -o out.jsonl
-  sluice run prompts.jsonl -o out.jsonl --redis rediss://sluice@10.0.0.5    one quota with others that say the same`,
+  sluice run prompts.jsonl -o out.jsonl --base-url http://127.0.0.1:8000/v1 --concurrency 32
+  sluice run prompts.jsonl -o out.jsonl --redo failed
+  sluice run questions.csv -o out.jsonl --model gpt-4o-mini --template prompt.tmpl --max-items 20
+  sluice run prompts.jsonl -o out.jsonl --batch
+  generate | sluice run - -o out.jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError(fmt.Errorf("one input is needed, not %d", len(args)),
@@ -93,39 +83,51 @@ The key is read from the environment. Limits are learned from the provider's ans
 			return runBatch(cmd.Context(), s, &o)
 		},
 	}
-	o.register(cmd.Flags())
+	define(cmd, o.table()...)
 	return cmd
 }
 
-func (o *runOptions) register(fs *pflag.FlagSet) {
-	fs.SortFlags = false
-	fs.StringVarP(&o.output, "output", "o", "", "file that gets one result per line (required)")
-	o.account.register(fs)
-	o.upstreams.register(fs)
-	o.rows.register(fs)
-	o.reuse.register(fs)
-	o.account.registerThrottles(fs, "item")
-	fs.IntVar(&o.attempts, "attempts", 6, "tries per item, throttled ones aside")
-	fs.DurationVar(&o.timeout, "timeout", 0, "time without a byte of a stream (default 2m), or for another try (default 10 times what 99 % of the answers take, at least 30s)")
-	fs.StringVar(&o.system, "system", "", "system prompt of prompts and plain text, or @FILE")
-	fs.IntVar(&o.maxTokens, "max-tokens", 0, "most output tokens of prompts and plain text (0: the provider's default)")
-	fs.StringArrayVar(&o.set, "set", nil, "field to set in requests of prompts and plain text, as name=json; dots in the name lead into objects (repeatable)")
-	o.checks.register(fs)
-	fs.BoolVar(&o.ignorePause, "ignore-pause", false, "ignore learned limits and pauses of earlier runs")
-	fs.BoolVar(&o.retryFailed, "retry-failed", false, "try the failed items of OUT again")
-	fs.StringVar(&o.changed, "changed", "", "what to do with items whose request changed since: redo or keep (absent: refuse)")
-	fs.StringVar(&o.sync, "sync", "interval", "force results to the disk: each, interval (100 ms) or none")
-	fs.StringVar(&o.order, "order", "completion", "order of OUT's lines: completion, or input (then OUT is written at the end)")
-	o.budget.register(fs)
-	o.shared.register(fs)
-	o.distribute.register(fs)
-	o.via.register(fs)
-	fs.StringVar(&o.progress, "progress", progressAuto, "auto, plain, json or none")
-	fs.BoolVar(&o.asJSON, "json", false, "print the summary as one JSON document on standard output")
-	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
-	fs.StringVar(&o.events, "events", "", "append every event of the scheduler to FILE, as JSON lines")
-	o.report.register(fs)
-	o.watch.register(fs)
+// table returns the flags of run.
+func (o *runOptions) table() []flagGroup {
+	const elsewhere = "distribute"
+	caller := func(flags ...flag) []flag { // flags of the hosts that send the requests
+		for i := range flags {
+			flags[i].without = elsewhere
+		}
+		return flags
+	}
+	target := o.account.target()
+	target[3].without = elsewhere
+	return []flagGroup{
+		{"Results", []flag{
+			{name: "output,o", field: &o.output, metavar: "FILE", help: "Write results here, and resume (required)", common: true},
+			o.redo.flag("failed|changed|lost|none"),
+			{name: "max-items", field: countFrom(&o.rows.limit, 1), metavar: "N", help: "Stop after the first N items of the input", common: true},
+			{name: "cache", field: &o.cache, metavar: "DIR", help: "Send equal requests once, and keep good results in DIR"},
+			fsyncFlag(&o.fsync),
+		}},
+		{"Requests", slices.Concat(target, caller(o.account.envFileFlag(), o.account.headerFlag()), []flag{
+			{name: "system", field: &o.system, metavar: "TEXT|@FILE", help: "Set the system prompt of prompts and plain text"},
+			{name: "max-tokens", field: &o.maxTokens, metavar: "N", help: "Limit the output tokens of prompts"},
+			{name: "set", field: &o.set, metavar: "NAME=JSON", help: "Set a field of the requests made from prompts (repeatable)"},
+			{name: "template", field: &o.rows.template, metavar: "FILE", help: "Make each prompt from a row, as in {{.question}}"},
+			{name: "timeout", field: &o.timeout, metavar: "DURATION", help: "Limit one attempt (default: 10 × the slow responses, ≥ 30s)"},
+			attemptsFlag(&o.attempts),
+		}, o.checks.flags())},
+		{"Limits", slices.Concat([]flag{o.account.settings.configFlag()}, caller(o.account.limits.flags("learned")...), []flag{
+			{name: "ignore-pause", field: &o.ignore, help: "Ignore limits and pauses learned by earlier runs"},
+			o.shared.flag(),
+			{name: "distribute", field: &o.workers, help: "Let the workers at --redis send the requests", without: "dry-run batch"},
+		})},
+		{"Spending", slices.Concat(o.budget.flags(), []flag{
+			{name: "max-total-tokens", field: countFrom(&o.budget.tokens, 1), help: "Stop before this run uses more tokens"},
+			o.budget.price.flag(),
+			{name: "batch", field: &o.batch, help: "Use the Batch API: half price, within a day", common: true},
+			{name: "cancel", field: &o.cancel, help: "Cancel what is pending at the Batch API", without: "distribute"},
+			{name: "dry-run", field: &o.rows.dryRun, help: "Print items, cost and time; send nothing", common: true},
+		})},
+		{"Watching", o.watch.flags()},
+	}
 }
 
 // runBatch is the run command.
@@ -133,9 +135,6 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	cfg, err := o.config()
 	if err != nil {
 		return err
-	}
-	if text := o.via.idle(); text != "" {
-		s.errorf("sluice: warning: %s\n", text)
 	}
 	if o.rows.dryRun {
 		return o.dry(s, cfg)
@@ -145,14 +144,14 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { recorded(err) }() // after the accounts, which may still have something to tell
+	defer recorded() // after the accounts, which may still emit events
 	watch, err := o.watch.open(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer func() { r.s.note(watch.close()) }()
 	r.observers = append(r.observers, watch.observers()...)
-	shared, err := o.shared.open(ctx, s, "run", o.verbose)
+	shared, err := o.shared.open(ctx, s, "run", o.watch.verbose)
 	if err != nil {
 		return err
 	}
@@ -192,25 +191,17 @@ func (o *runOptions) config() (batch.Config, error) {
 	}
 	cfg = batch.Config{
 		Input: o.input, Output: o.output, BaseURL: o.account.baseURL, Timeout: o.timeout, Model: o.account.model,
-		MaxTokens: o.maxTokens, RetryFailed: o.retryFailed,
+		MaxTokens: o.maxTokens, RetryFailed: o.redo.has("failed"), Changed: o.redo.changed(),
+		Cache: o.cache, Dedupe: o.cache != "", Via: o.via, Batches: batch.Batches{Cancel: o.cancel, Resubmit: o.redo.has("lost")},
 	}
-	if cfg.Budget, err = o.budget.budget(time.Now(), o.attempts); err != nil {
-		return cfg, err
-	}
+	cfg.Budget = o.budget.budget(time.Now(), o.attempts)
 	if cfg.System, err = o.systemText(); err != nil {
 		return cfg, err
 	}
 	if cfg.Set, err = o.settings(); err != nil {
 		return cfg, err
 	}
-	o.reuse.fill(&cfg)
-	for _, fill := range []func(*batch.Config) error{o.rows.fill, o.checks.fill, o.via.fill} {
-		if err := fill(&cfg); err != nil {
-			return cfg, err
-		}
-	}
-	return cfg, errors.Join(cfg.Changed.UnmarshalText([]byte(o.changed)), cfg.Sync.UnmarshalText([]byte(o.sync)),
-		cfg.Order.UnmarshalText([]byte(o.order)))
+	return cfg, cmp.Or(o.rows.fill(&cfg), o.checks.fill(&cfg), cfg.Sync.UnmarshalText([]byte(o.fsync)))
 }
 
 // batchRun is one run of a batch.
@@ -238,7 +229,7 @@ type batchRun struct {
 
 func newBatchRun(s *streams, o *runOptions) *batchRun {
 	r := &batchRun{
-		s: s, o: o, pauses: &work.Pauses{IgnoreEarlier: o.ignorePause},
+		s: s, o: o, pauses: &work.Pauses{IgnoreEarlier: o.ignore},
 		lastErr: make(map[string]string), strangers: make(map[string]bool), refused: make(map[refusal]int),
 	}
 	r.observers = observers{r.pauses, sluice.ObserverFunc(r.warn)}
@@ -248,17 +239,17 @@ func newBatchRun(s *streams, o *runOptions) *batchRun {
 // openAccounts makes ready where calls go.
 func (r *batchRun) openAccounts(shared *shared) (err error) {
 	o := r.o
-	if r.accounts, err = o.account.open(sluice.Config{Attempts: o.attempts, Observer: &r.observers, IgnorePauses: o.ignorePause}, r.s); err != nil {
+	if r.accounts, err = o.account.open(sluice.Config{Attempts: o.attempts, Observer: &r.observers, IgnorePauses: o.ignore}, r.s); err != nil {
 		return err
 	}
-	r.accounts.prices.told, r.accounts.shared = o.budget.told(), shared
-	if o.distribute.on {
+	r.accounts.prices.told, r.accounts.shared = o.budget.price.rate, shared
+	if o.workers {
 		return nil // who makes the calls has upstreams of their own
 	}
-	if err := r.accounts.openUpstreams(&o.upstreams, o.attempts, r.leftOut); err != nil {
+	if err := r.accounts.openUpstreams(o.attempts, r.leftOut); err != nil {
 		return errors.Join(err, r.accounts.Close())
 	}
-	if err := r.accounts.checkVia(o.via.way); err != nil {
+	if err := r.accounts.checkVia(o.via); err != nil {
 		return errors.Join(err, r.accounts.Close())
 	}
 	return nil
@@ -267,7 +258,7 @@ func (r *batchRun) openAccounts(shared *shared) (err error) {
 // complete adds to what the flags say of the batch what the run has made ready.
 func (r *batchRun) complete(cfg *batch.Config) {
 	a := r.accounts
-	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.in, slog.New(&logHandler{s: r.s, verbose: r.o.verbose}), r.pauses
+	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.in, slog.New(&logHandler{s: r.s, verbose: r.o.watch.verbose}), r.pauses
 	cfg.Observer = &r.observers
 	cfg.Provider, cfg.ExtraHeader, cfg.Transport, cfg.Registry = a.provider, a.headers, a.transport, a.settings.registry
 	cfg.Key, cfg.Scheduler, cfg.Price = a.Key, a.Scheduler, a.Price
@@ -284,7 +275,7 @@ func (r *batchRun) complete(cfg *batch.Config) {
 func (r *batchRun) run(ctx context.Context) error {
 	ctx, abandon := context.WithCancel(ctx)
 	defer abandon()
-	p := startProgress(r.s, r.o.progress, r.status)
+	p := startProgress(r.s, r.o.watch.progress, r.status)
 	defer p.stop()
 	signals := listen(func(os.Signal) {
 		r.batch.Drain()
@@ -293,7 +284,7 @@ func (r *batchRun) run(ctx context.Context) error {
 		st := r.status()
 		r.abandoned, _, _ = st.sum()
 		abandon()
-	}, r.rereader())
+	}, r.rereading())
 	defer signals.stop()
 	rep, err := r.batch.Run(ctx)
 	signals.stop()
@@ -313,21 +304,21 @@ func (r *batchRun) result(res *work.Result) {
 // conclude prints the summary of a run that returned err, and returns what the program ends with.
 func (r *batchRun) conclude(rep batch.Report, err error) error {
 	sum := summarize(rep, r.accounts.Snapshot())
-	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.events
+	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.watch.events
 	sum.Journal = r.batch.Aside()
-	sum.Via = newViaSummary(r.o.via.way, &rep.Batches)
+	sum.Via = newViaSummary(r.o.via, &rep.Batches)
 	r.mu.Lock()
 	sum.Upstreams = blame(r.accounts.upstreams.summary(), r.lastErr)
 	together := sum.together(r.refused)
 	r.mu.Unlock()
 	sum.First = r.failures.byKind()
 	err = r.verdict(sum, rep.Retryable(), err)
-	if r.o.asJSON {
+	if r.o.watch.json {
 		if jsonErr := r.s.printJSON(sum); jsonErr != nil {
 			return jsonErr
 		}
 	}
-	if r.o.progress != progressJSON { // else what is on standard error is for programs
+	if r.o.watch.progress != progressJSON { // else what is on standard error is for programs
 		sum.print(r.s)
 	}
 	if sum.Error == "" && sum.Hint != "" {
@@ -343,19 +334,19 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 // verdict says how the run ended, in sum and as an error. mendable says that another try may mend a failure.
 func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 	switch {
-	case err == nil && r.o.via.cancel && sum.Left > 0:
+	case err == nil && r.o.cancel && sum.Left > 0:
 		sum.Outcome, sum.Hint = "called_off", r.o.calledOff(r.pending, sum.Left)
 		return nil
 	case err == nil && sum.Failed == 0:
 		sum.Outcome = "done"
-		if r.o.via.cancel {
+		if r.o.cancel {
 			sum.Hint = r.o.calledOff(r.pending, 0)
 		}
 		return nil
 	case err == nil:
 		sum.Outcome = "items_failed"
 		if mendable {
-			sum.Hint = fmt.Sprintf("try the failed items again: %s", r.o.withoutCancel().command("--retry-failed"))
+			sum.Hint = fmt.Sprintf("try the failed items again: %s", r.o.withoutCancel().command("--redo", "failed"))
 		}
 		return silent(exitItems)
 	}
@@ -380,7 +371,7 @@ func (r *batchRun) status() status {
 		total: p.Total, done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying,
 		cost: p.Cost, estimate: p.Estimated, rationed: r.batch.Rationed(), far: r.collector.Status(), limited: p.Throttles,
 	}
-	if r.o.via.way != batch.ViaLive {
+	if r.o.via != batch.ViaLive {
 		st.parts = sumParts(r.batch.Parts())
 	}
 	if r.o.input == "-" {

@@ -5,53 +5,84 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/rows"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// naming are the flags whose value names something. An empty one is a variable that is not set: without what it was to name, calls
-// would go to somebody else, or be held to nothing.
-func (*runOptions) naming() []string {
-	return []string{
-		"provider", "base-url", "key-env", "keys-file", "ca-file", "config", "limits", "tier", "template", "schema", "cache", "events", "report",
-		"metrics-listen",
-	}
+// redoFlag says which recorded items run again.
+type redoFlag struct{ which []string }
+
+func (r *redoFlag) flag(words string) flag {
+	return flag{name: "redo", field: &r.which, metavar: words, help: "Send these recorded items again", common: true}
 }
 
-// check finds what is wrong with the flags themselves, and reads what they point to.
+func (r *redoFlag) has(which string) bool { return slices.Contains(r.which, which) }
+
+// changed returns what to do with items that differ from those that earlier runs recorded: refuse, unless the flag says otherwise.
+func (r *redoFlag) changed() rows.Changed {
+	switch {
+	case r.has("changed"):
+		return rows.ChangedRedo
+	case r.has("none"):
+		return rows.ChangedKeep
+	}
+	return rows.ChangedRefused
+}
+
+// check refuses none beside others.
+func (r *redoFlag) check() error {
+	if r.has("none") && len(r.which) > 1 {
+		return usageError(errors.New("--redo none and other values cannot be combined"), "leave none out")
+	}
+	return nil
+}
+
+const fsyncInterval = "interval"
+
+func fsyncFlag(field *string) flag {
+	return flag{name: "fsync", field: field, metavar: "each|interval", help: "Force results to the disk: each one, or every 100 ms"}
+}
+
+func attemptsFlag(field *int) flag {
+	return flag{name: "max-attempts", field: countFrom(field, 1), help: "Limit the attempts of an item, apart from rate-limited ones"}
+}
+
+// check finds what is wrong with the flags together.
 func (o *runOptions) check() error {
-	for _, name := range o.naming() {
-		if o.flags.Changed(name) && o.flags.Lookup(name).Value.String() == "" {
-			return usageError(fmt.Errorf("--%s is empty", name), "leave --%s out if that is meant; else look whether the variable is set that it is taken from", name)
-		}
-	}
-	err := cmp.Or(checkWord("progress", o.progress), checkWord("sync", o.sync), checkWord("order", o.order), checkWordIfAny("changed", o.changed))
-	if err != nil {
-		return err
-	}
 	switch {
 	case o.output == "" && !o.rows.dryRun:
-		return usageError(errors.New("no output file: -o is missing"), "say where results go, such as -o out.jsonl")
+		return usageError(errors.New("no output file: -o is missing"), "name the file of results, such as -o out.jsonl")
 	case o.output == "-":
 		return usageError(errors.New("the output is the checkpoint and cannot be a pipe"), "name a file, such as -o out.jsonl")
-	case o.events == "-":
-		return usageError(errors.New("--events needs a file: standard output is for --json"), "name one, such as --events events.jsonl")
-	case o.attempts < 1:
-		return usageError(fmt.Errorf("--attempts %d is below one", o.attempts), "an item is tried at least once")
-	case o.timeout < 0:
-		return usageError(fmt.Errorf("--timeout %s is below zero", o.timeout), "say how long one try may take, such as --timeout 2m")
-	case o.maxTokens < 0:
-		return usageError(fmt.Errorf("--max-tokens %d is below zero", o.maxTokens), "leave --max-tokens out to have none set")
-	case o.account.maxThrottles < 0:
-		return usageError(fmt.Errorf("--max-throttles %d is below zero", o.account.maxThrottles), "say how often an item may be throttled")
+	case o.workers && o.shared.url == "":
+		return usageError(errors.New("--distribute needs --redis, where workers take requests"), "name it: --redis redis://HOST")
 	}
-	if err := o.checkDistributed(); err != nil {
-		return err
+	o.account.elsewhere = o.workers
+	return cmp.Or(o.redo.check(), o.watch.check(), o.checkBatch(), o.checkFiles())
+}
+
+// checkBatch finds the way of the requests, and refuses what a Batch API cannot do.
+func (o *runOptions) checkBatch() error {
+	switch {
+	case !o.batch && !o.cancel:
+		if o.redo.has("lost") {
+			return usageError(errors.New("--redo lost is for parts of a Batch API"), "add --batch, or --cancel to give them up")
+		}
+		return nil
+	case o.input == "-":
+		return usageError(errors.New("--batch reads the input again when results come, and standard input cannot be read again"), "put the items into a file")
+	case o.shared.url != "":
+		return usageError(errors.New("--redis shares limits that do not hold for --batch"), "leave --redis out")
+	case o.cancel && o.rows.dryRun:
+		return usageError(errors.New("--dry-run and --cancel cannot be combined"), "run `sluice status OUT.jsonl` to see what is pending")
 	}
-	if err := o.checkVia(); err != nil {
-		return err
+	if o.via = batch.ViaBatchAPI; o.budget.deadline.text != "" && !o.cancel {
+		o.via = batch.ViaAuto
 	}
-	return o.checkFiles()
+	return nil
 }
 
 // checkFiles refuses files that would overwrite each other, or one that is read.
@@ -64,12 +95,11 @@ func (o *runOptions) checkFiles() error {
 		what, path string
 		apart      bool // from all before it, and not only from what is written
 	}{
-		{"the input", o.input, true}, {"the output", o.output, true}, {"--events", o.events, true}, {"--report", o.report.name, true},
+		{"the input", o.input, true}, {"the output", o.output, true}, {"--events", o.watch.events, true},
 		{"--template", o.rows.template, true}, {"--schema", o.checks.schema, false}, {"--system", system, false},
-		{"--config", o.account.settings.config, false}, {"--limits", o.account.settings.limits, false},
-		{"--keys-file", o.account.keysFile, false}, {"--ca-file", o.account.caFile, false},
+		{"--env-file", o.account.envFile, false},
 	}
-	written := named[1:4]
+	written := named[1:3]
 	for i, a := range named {
 		others := written
 		if a.apart {

@@ -23,7 +23,7 @@ func (r *batchRun) warn(e sluice.Event) {
 	if model != "" {
 		r.watchModel(model)
 	}
-	if !r.o.verbose {
+	if !r.o.watch.verbose {
 		return
 	}
 	switch e.Type {
@@ -84,7 +84,7 @@ func (r *batchRun) watchModel(model string) {
 	defer r.mu.Unlock()
 	if !r.strangers[model] {
 		r.strangers[model] = true
-		r.s.errorf("sluice: warning: %s begins with the limits of %s, which %s has\n", model, s.limits.Model, s.from)
+		r.s.errorf("sluice: warning: %s begins with the limits of %s, which %s has\n", model, s.file.Limits.Model, s.file.Name)
 	}
 }
 
@@ -123,10 +123,23 @@ func namesOf(names []string) string {
 func (r *batchRun) noteSettings() {
 	wanted := r.batch.Left()
 	if r.o.input == "-" { // nobody knows yet what will come
-		wanted = r.accounts.limits.Concurrent
+		wanted = r.accounts.limits.Concurrency
 	}
 	if note := r.accounts.room.note(wanted); note != "" {
 		r.s.errorf("sluice: %s\n", note)
 	}
-	r.accounts.explainLimits(r.s, r.o.verbose)
+	r.accounts.explainLimits(r.s, r.o.watch.verbose)
+}
+
+// record opens the file of --events, if there is one. The returned function closes it.
+func (r *batchRun) record() (done func(), err error) {
+	if r.o.watch.events == "" {
+		return func() {}, nil
+	}
+	log, err := r.s.openEvents(r.o.watch.events)
+	if err != nil {
+		return nil, err
+	}
+	r.observers = append(r.observers, log)
+	return func() { r.s.note(log.Close()) }, nil
 }

@@ -235,8 +235,8 @@ func cmdSim(ts *testscript.TestScript, neg bool, args []string) {
 			c.RPM = number(ts, value)
 		case "tpm":
 			c.TPM = number(ts, value)
-		case "concurrent":
-			c.Concurrent = number(ts, value)
+		case "concurrency":
+			c.Concurrency = number(ts, value)
 		case "burst":
 			c.Burst = duration(ts, value)
 		case "latency":

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -28,13 +29,12 @@ import (
 
 // serveOptions are the flags of the serve command.
 type serveOptions struct {
-	account  accountFlags
-	attempts int
-	verbose  bool
-	check    bool
-	json     bool
-	told     serveSettings // by flags
-	given    func(flag string) bool
+	account accountFlags
+	verbose bool
+	check   bool
+	json    bool
+	told    serveSettings // by flags
+	given   func(flag string) bool
 }
 
 // newServe returns the command that serves a gateway.
@@ -42,80 +42,72 @@ func newServe(s *streams) *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve [--listen ADDR] [--config sluice.yaml]",
-		Short: "Serve a gateway in front of providers that queues calls fairly and keeps to their limits",
-		Long: `Serve a gateway in front of providers: whoever calls it gets an answer when the limits allow one, in a fair order, rather than
-429. Clients change their base URL and nothing else; the keys of providers stay here.
+		Short: "Serve a gateway that queues requests within the limits",
+		Long: `Serve a gateway in front of providers. A request waits for its turn within the limits, where the provider would answer 429.
+Clients change their base URL; the keys of providers stay here.
 
-Upstreams are those of --config; without them, the provider that --provider names, or every provider whose key is in the
-environment. What stands below serve: in that file holds where no flag says otherwise; the file is read again when it changes
-and on SIGHUP. The first interrupt lets open calls end, the second cuts them off.`,
-		Example: `  sluice serve                                    every provider whose key is in the environment
-  OPENAI_BASE_URL=http://127.0.0.1:8787/v1 ANTHROPIC_BASE_URL=http://127.0.0.1:8787 your-program
+Upstreams are those of --config; without them, the provider of --provider, or all providers whose keys are in the
+environment. Flags win over the settings, which are read again when the file changes and on SIGHUP. The first
+interrupt waits for open requests, the second aborts them.`,
+		Example: `  sluice serve          all providers whose keys are in the environment
+  OPENAI_BASE_URL=http://127.0.0.1:8787/v1 your-program
   sluice serve --config sluice.yaml --listen 127.0.0.1:9000
   sluice serve --config sluice.yaml --check       say what would be served, or what is wrong
-  sluice serve key add alice                      from then on, who calls needs a key
+  sluice serve key alice                          make a key for a tenant of the settings
   sluice serve --provider sim                     an imitation of a provider, to try it without a key
-  sluice serve --provider openai-compatible --base-url http://127.0.0.1:8000/v1 --concurrent 32`,
+  sluice serve --provider openai-compatible --base-url http://127.0.0.1:8000/v1 --concurrency 32`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runServe(cmd.Context(), s, &o) },
 	}
-	o.register(cmd.Flags())
+	define(cmd, o.table(cmd.Flags())...)
 	cmd.AddCommand(newServeKey(s))
 	return cmd
 }
 
-func (o *serveOptions) register(fs *pflag.FlagSet) {
-	fs.SortFlags = false
-	o.given = fs.Changed
-	fs.StringVar(&o.told.listen, "listen", "127.0.0.1:8787", "address to serve at (port 0: one that is free)")
-	o.account.register(fs)
-	fs.Lookup("model").Usage = "serve this model alone, where no file names upstreams (absent: all that the provider has)"
-	fs.StringVar(&o.told.prefer, "prefer", "", "of several upstreams, which gets a call: soonest or cost (absent: soonest)")
-	o.account.registerThrottles(fs, "call")
-	fs.IntVar(&o.attempts, "attempts", 3, "tries per call, throttled ones aside")
-	fs.DurationVar(&o.told.deadlines.Queue, "queue-timeout", 5*time.Minute, "how long a call may wait for its turn")
-	fs.DurationVar(&o.told.drain, "drain-timeout", 30*time.Second, "how long open calls may go on after the first interrupt")
-	fs.StringArrayVar(&o.told.hosts, "host", nil, "another name that the gateway may be addressed by (repeatable)")
-	fs.StringArrayVar(&o.told.origins, "origin", nil, "origin of pages that may call the gateway (repeatable)")
-	fs.StringVar(&o.told.keys, "keys", "", keysUsage)
-	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
-	fs.BoolVar(&o.check, "check", false, "open nothing: say what would be served, or what is wrong")
-	fs.BoolVar(&o.json, "json", false, "say what is served, or with --check would be, as one JSON document")
-	fs.StringVar(&o.told.access, "access-log", "", "file that gets a line of JSON for each request, without contents and keys (-: standard output)")
-	fs.StringVar(&o.told.events, "events", "", "append every event of the schedulers to FILE, as JSON lines")
-	registerEngine(fs, &o.told.shared, redisUsage)
-	fs.StringVar(&o.told.watch.metrics, "metrics-listen", usualLocal, "serve /metrics and /ui at this address (port 0: a free port)")
-}
+// gatewayAttempts is how often a gateway sends a request, apart from rate-limited attempts: its client has retries of its own.
+const gatewayAttempts = 3
 
-// wrong refuses flags that have no meaning.
-func (o *serveOptions) wrong() error {
-	switch {
-	case o.attempts < 1:
-		return usageError(fmt.Errorf("--attempts %d is below one", o.attempts), "a call is tried at least once")
-	case o.account.maxThrottles < 0:
-		return usageError(fmt.Errorf("--max-throttles %d is below zero", o.account.maxThrottles), "say how often a call may be throttled")
+// table returns the flags of serve.
+func (o *serveOptions) table(fs *pflag.FlagSet) []flagGroup {
+	o.given = fs.Changed
+	t := &o.told
+	t.listen, t.deadlines.Queue, t.drain, t.watch.metrics = "127.0.0.1:8787", 5*time.Minute, 30*time.Second, usualLocal
+	return []flagGroup{
+		{"Gateway", []flag{
+			{name: "listen", field: &t.listen, metavar: "ADDR", help: "Listen here (port 0: a free one)", common: true},
+			o.account.settings.configFlag(),
+			{name: "allow-host", field: &t.hosts, metavar: "NAME", help: "Accept requests for this host name, too (repeatable)"},
+			{name: "queue-timeout", field: &t.deadlines.Queue, metavar: "DURATION", help: "Limit the wait for a turn", common: true},
+			{name: "drain-timeout", field: &t.drain, metavar: "DURATION", help: "Limit how long open requests last after an interrupt"},
+			{name: "check", field: &o.check, help: "Print what would be served, or what is wrong", common: true},
+		}},
+		{"Provider", o.account.target()},
+		{"Limits", append(o.account.limits.flags("learned"), redisFlag(&t.redis))},
+		{"Watching", []flag{
+			{name: "access-log", field: &t.access, metavar: "FILE", help: "Write one JSON line per request (-: standard output)"},
+			{name: "events", field: &t.events, metavar: "FILE", help: "Append every event to FILE, as JSON lines"},
+			{name: "metrics", field: &t.watch.metrics, metavar: "ADDR", help: "Serve /metrics and /ui at this address, or none", common: true},
+			{name: "json", field: &o.json, help: "Print what is served as one JSON document"},
+			{name: "verbose", field: &o.verbose, help: "Print more on standard error"},
+		}},
 	}
-	return nil
 }
 
 // runServe is the serve command.
 func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
 	r := &serving{s: s, o: o, pool: &schedulerPool{}}
-	if err := o.wrong(); err != nil {
-		return err
-	}
-	if r.accounts, err = o.account.open(sluice.Config{Attempts: o.attempts, Observer: &r.observers}, s); err != nil {
+	if r.accounts, err = o.account.open(sluice.Config{Attempts: gatewayAttempts, Observer: &r.observers}, s); err != nil {
 		return err
 	}
 	r.accounts.pool, r.accounts.dry = r.pool, o.check
 	defer func() { err = cmp.Or(err, r.close()) }()
+	if r.settings, err = o.settings(r.accounts.settings, false); err != nil {
+		return err
+	}
 	if err := r.openTenants(); err != nil {
 		return err
 	}
-	defer func() { err = cmp.Or(err, r.closeTenants()) }()
-	if r.settings, err = o.settings(r.accounts.settings, r.keyed()); err != nil {
-		return err
-	}
+	defer func() { err = cmp.Or(err, r.tenants.Close()) }()
 	if o.check {
 		return r.check()
 	}
@@ -176,7 +168,7 @@ type serving struct {
 	pool      *schedulerPool
 	shared    *shared // nil: quotas are shared with nobody
 	gateway   *gateway.Gateway
-	tenants   *gateway.Tenants // nil: there is no place for their keys
+	tenants   *gateway.Tenants
 	observers observers
 	watch     *watch
 	access    *accessLog
@@ -203,8 +195,8 @@ func (r *serving) count() *telemetry.Gateway {
 // config is the gateway's.
 func (r *serving) config(a *accounts, s *serveSettings) gateway.Config {
 	return gateway.Config{
-		Upstreams: a.upstreams.Upstreams, Base: a.transport, Header: a.headers, Models: s.models, Deadlines: s.deadlines, Bodies: s.bodies,
-		Hosts: s.addresses(), Origins: s.origins, Routes: s.routes, Passthrough: s.passed,
+		Upstreams: a.upstreams.Upstreams, Base: a.transport, Header: a.headers, Models: s.models, Deadlines: s.deadlines, MaxBodyMemory: s.maxBodies,
+		Hosts: s.addresses(), Routes: s.routes, Passthrough: s.passed,
 		Traffic: r.traffic,
 	}
 }
@@ -234,7 +226,6 @@ func (r *serving) openUpstreams(a *accounts, s *serveSettings) error {
 		}
 		file := &a.settings.file
 		*file = config.File{Name: file.Name, Limits: file.Limits, Upstreams: ups} // which are in no line of it
-		a.settings.found = false
 		own := *a.flags
 		own.provider, own.baseURL, own.keyEnv = "", "", "" // they are the upstream's now
 		a.flags = &own
@@ -245,7 +236,7 @@ func (r *serving) openUpstreams(a *accounts, s *serveSettings) error {
 			return usageError(a.settings.file.At(fmt.Sprintf("upstreams[%d].base_url", i), err), "name the provider's own address, or listen at another")
 		}
 	}
-	err := a.openUpstreams(&upstreamFlags{prefer: s.prefer}, o.attempts, func(l provider.Exclusion) {
+	err := a.openUpstreams(gatewayAttempts, func(l provider.Exclusion) {
 		r.s.errorf("sluice: upstream %s: %s\n", l.Upstream, l)
 	})
 	if err == nil { // else the settings before hold
@@ -300,40 +291,20 @@ func (r *serving) told(a *accounts) ([]config.Upstream, error) {
 	return ups, nil
 }
 
-// openTenants reads the keys of those that may call.
+// openTenants opens the account of what tenants spend.
 func (r *serving) openTenants() (err error) {
-	named, from := r.o.told.keys, r.accounts.settings
-	if named == "" && from.file.Serve != nil && from.file.Serve.KeysFile != "" && !from.found {
-		named = from.beside(from.file.Serve.KeysFile)
+	spent := ""
+	if dir := stateDir(provider.Provider{}); dir != "" {
+		spent = filepath.Join(dir, "serve-spent.json")
 	}
-	file := (&keysFlag{path: named}).file()
-	if file == "" {
-		return nil
-	}
-	r.tenants, err = gateway.OpenTenants(gateway.TenantsConfig{Keys: file, Logger: slog.New(&logHandler{s: r.s, verbose: r.o.verbose})})
+	r.tenants, err = gateway.OpenTenants(gateway.TenantsConfig{
+		Tenants: r.settings.tenants, Spent: spent, Logger: slog.New(&logHandler{s: r.s, verbose: r.o.verbose}),
+	})
 	if err != nil {
-		return usageError(err, "`sluice serve key list` reads the same file")
-	}
-	if named != "" && !r.tenants.Keyed() {
-		r.tenants.Close()
-		err := fmt.Errorf("--keys %s holds no key", file)
-		if r.o.told.keys == "" {
-			err = from.file.At("serve.keys_file", fmt.Errorf("%s holds no key", file))
-		}
-		return usageError(err, "make one: sluice serve key add NAME --keys %s", file)
+		return usageError(err, "fix the file, or remove it: the gateway counts from zero then")
 	}
 	return nil
 }
-
-func (r *serving) closeTenants() error {
-	if r.tenants == nil {
-		return nil
-	}
-	return r.tenants.Close()
-}
-
-// keyed reports whether who calls needs a key.
-func (r *serving) keyed() bool { return r.tenants != nil && r.tenants.Keyed() }
 
 // guard refuses to listen where strangers may come, unless who calls needs a key.
 func (r *serving) guard(at net.Addr) error {
@@ -341,11 +312,11 @@ func (r *serving) guard(at net.Addr) error {
 	switch {
 	case !ok || tcp.IP.IsLoopback():
 		return nil
-	case !r.keyed():
+	case !r.tenants.Keyed():
 		return openToOthers(&r.accounts.settings.file, r.settings.listen)
 	case len(r.settings.addresses()) == 0:
 		return usageError(fmt.Errorf("--listen %s does not say by which name clients address the gateway", r.settings.listen),
-			"name it, as clients do: --host gateway.example.com")
+			"name it, as clients do: --allow-host gateway.example.com")
 	}
 	r.s.errorf("sluice: warning: keys and contents cross the network as they are: put a proxy that speaks TLS in front\n")
 	return nil
@@ -425,7 +396,7 @@ func (r *serving) serveLocal() error {
 		return nil
 	}
 	err := r.watch.serve(address, page)
-	if err != nil && !r.o.given("metrics-listen") && !slices.Contains(r.settings.filed, "metrics_listen") {
+	if err != nil && !r.o.given("metrics") && !slices.Contains(r.settings.filed, "metrics") {
 		err = r.watch.serve("127.0.0.1:0", page)
 	}
 	return err

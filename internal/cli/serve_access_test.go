@@ -25,7 +25,7 @@ func serveHouse(t *testing.T, took time.Duration, args ...string) (g *gatewayPro
 	dir = t.TempDir()
 	put(t, filepath.Join(dir, "house.key"), "key-of-the-house\n")
 	put(t, filepath.Join(dir, "sluice.yaml"), fmt.Sprintf(
-		"upstreams:\n  - {name: house, provider: openai-compatible, base_url: %q, key_file: house.key, models: [m], limits: {concurrent: 1, rpm: 1000000}}\n", web.URL+"/v1"))
+		"upstreams:\n  - {name: house, provider: openai-compatible, base_url: %q, key_file: house.key, models: [m], limits: {concurrency: 1, rpm: 1000000}}\n", web.URL+"/v1"))
 	return startGateway(t, dir, append([]string{"--config", "sluice.yaml"}, args...)...), dir
 }
 
@@ -94,7 +94,7 @@ func TestTheAccessLogHasALineForEachRequest(t *testing.T) {
 
 func TestTheGatewayServesItsMetrics(t *testing.T) {
 	t.Parallel() // it mostly waits
-	g, _ := serveHouse(t, time.Millisecond, "--metrics-listen", "127.0.0.1:0")
+	g, _ := serveHouse(t, time.Millisecond, "--metrics", "127.0.0.1:0")
 	defer g.stop(t)
 	say(t, g.url, "m", "")
 	say(t, g.url, "unheard-of", "")

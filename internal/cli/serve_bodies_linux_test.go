@@ -35,7 +35,7 @@ func TestRequestsThatWaitTakeNoMoreThanTheirRoom(t *testing.T) {
 	const (
 		mebibyte = 1 << 20
 		requests = 10_000
-		mayWait  = 64  // of memory_total, one client gets half
+		mayWait  = 64  // of max_body_memory, one client gets half
 		memory   = 768 // maximum of the process, in MiB: most of it is for connections
 	)
 	answer := make(chan struct{})
@@ -47,8 +47,8 @@ func TestRequestsThatWaitTakeNoMoreThanTheirRoom(t *testing.T) {
 	}))
 	defer up.Close()
 	dir := t.TempDir()
-	put(t, filepath.Join(dir, "sluice.yaml"), fmt.Sprintf("upstreams:\n  - {name: up, provider: openai-compatible, base_url: %q, models: [m], limits: {concurrent: 8, rpm: 10000000}}\n"+
-		"serve:\n  deadlines: {queue: 1h}\n  bodies: {memory_total: 128MiB}\n", up.URL+"/v1"))
+	put(t, filepath.Join(dir, "sluice.yaml"), fmt.Sprintf("upstreams:\n  - {name: up, provider: openai-compatible, base_url: %q, models: [m], limits: {concurrency: 8, rpm: 10000000}}\n"+
+		"serve:\n  deadlines: {queue: 1h}\n  max_body_memory: 128MiB\n", up.URL+"/v1"))
 	g := startGatewayBy(t, dir, exec.Command("sluice", "serve", "--listen", "127.0.0.1:0", "--config", "sluice.yaml"))
 	of := server{pid: g.cmd.Process.Pid}
 

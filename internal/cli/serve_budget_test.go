@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -42,21 +41,16 @@ func TestBudgetsSurviveKills(t *testing.T) {
 	defer web.Close()
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "a.key"), "the-key-of-the-upstream")
-	put(t, filepath.Join(dir, "sluice.yaml"), fmt.Sprintf("upstreams: [{name: a, provider: openai-compatible, base_url: '%s/v1', key_file: a.key, models: [m], price_in: 1, price_out: 2, limits: {rpm: 1000000, concurrent: 64}}]", web.URL))
-	keys := filepath.Join(dir, "keys.json")
-	add := exec.Command("sluice", "serve", "key", "add", "alice", "--budget-day", "100", "--budget-month", "100", "--keys", keys)
-	add.Env = append(os.Environ(), "XDG_STATE_HOME="+dir)
-	out, err := add.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := strings.TrimSpace(string(out))
+	key, tenant := tenantLine("alice", ", max_cost_day: 100, max_cost_month: 100")
+	put(t, filepath.Join(dir, "sluice.yaml"), fmt.Sprintf(`upstreams: [{name: a, provider: openai-compatible, base_url: '%s/v1', key_file: a.key, models: [m], price_in: 1, price_out: 2, limits: {rpm: 1000000, concurrency: 64}}]
+serve: {tenants: [%s]}
+`, web.URL, tenant))
 	const clients = 16
 	const used, mayUse = (10 + 2*20) / 1e6, (20 + 2*40) / 1e6 // of an answer; the input is estimated at 20 tokens at most
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 	defer client.CloseIdleConnections()
 	for kill := range suite.Size(2, 5) {
-		g := startGateway(t, dir, "--config", "sluice.yaml", "--keys", keys)
+		g := startGateway(t, dir, "--config", "sluice.yaml")
 		var calls sync.WaitGroup
 		for range clients {
 			calls.Go(func() {
@@ -81,25 +75,25 @@ func TestBudgetsSurviveKills(t *testing.T) {
 		g.cmd.Wait()
 		calls.Wait()
 		time.Sleep(50 * time.Millisecond) // what the provider had answers now
-		spent, least := spentUSD(t, keys), float64(provider.answers.Load())*used
+		spent, least := spentUSD(t, dir), float64(provider.answers.Load())*used
 		const lead = 256 // calls' worth that the file may be ahead
 		if most := least + float64((kill+1)*(clients+lead))*mayUse; spent < least-1e-9 || spent > most {
 			t.Errorf("after kill %d, %.6f USD were spent as the file says: want %.6f to %.6f", kill+1, spent, least, most)
 		}
 		t.Logf("kill %d: %d answers, %.6f USD, in the file %.6f: %+.1f calls", kill+1, provider.answers.Load(), least, spent, (spent-least)/mayUse)
 	}
-	g := startGateway(t, dir, "--config", "sluice.yaml", "--keys", keys)
+	g := startGateway(t, dir, "--config", "sluice.yaml")
 	g.stop(t)
-	if spent, least := spentUSD(t, keys), float64(provider.answers.Load())*used; spent < least-1e-9 {
+	if spent, least := spentUSD(t, dir), float64(provider.answers.Load())*used; spent < least-1e-9 {
 		t.Errorf("after another start %.6f USD were spent: want %.6f", spent, least)
 	}
 }
 
-func spentUSD(t *testing.T, keys string) float64 {
+func spentUSD(t *testing.T, dir string) float64 {
 	var doc struct {
 		Tenants map[string]struct{ Month struct{ USD float64 } }
 	}
-	b, err := os.ReadFile(keys + ".spent")
+	b, err := os.ReadFile(filepath.Join(dir, "sluice", "serve-spent.json"))
 	if err != nil || json.Unmarshal(b, &doc) != nil {
 		t.Fatalf("%v: %s", err, b)
 	}

@@ -64,6 +64,7 @@ func newFront(t *testing.T, c sim.Config, lines ...string) *front {
 	t.Cleanup(scarce.Close)
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "key"), c.Key)
+	key, tenant := tenantLine("sdk", "")
 	put(t, filepath.Join(dir, "sluice.yaml"), fmt.Sprintf(`upstreams:
   - {name: openai, provider: openai, base_url: %[1]s/v1, key_file: key, models: [gpt-4o-mini, text-embedding-3-small]}
   - {name: anthropic, provider: anthropic, base_url: %[1]s, key_file: key, models: [claude-haiku-4-5]}
@@ -72,18 +73,13 @@ func newFront(t *testing.T, c sim.Config, lines ...string) *front {
   - {name: little, provider: anthropic, base_url: %[2]s, key_file: key, models: [scarce-claude], limits: {rpm: 1}, account: other}
 serve:
   deadlines: {queue: 25s}
-%[3]s`, main.URL, scarce.URL, strings.Join(lines, "")))
-	add := exec.Command("sluice", "serve", "key", "add", "sdk", "--keys", "keys.json")
-	add.Dir = dir
-	key, err := add.Output()
-	if err != nil {
-		t.Fatalf("no key: %v", err)
-	}
-	f.gateway = startGateway(t, dir, "--config", "sluice.yaml", "--keys", "keys.json")
+  tenants: [%[4]s]
+%[3]s`, main.URL, scarce.URL, strings.Join(lines, ""), tenant))
+	f.gateway = startGateway(t, dir, "--config", "sluice.yaml")
 	t.Cleanup(func() { f.gateway.stop(t) })
 	f.env = append(os.Environ(), "OPENAI_BASE_URL="+f.gateway.url+"/v1", "ANTHROPIC_BASE_URL="+f.gateway.url, "GOOGLE_GEMINI_BASE_URL="+f.gateway.url)
 	for _, name := range []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"} {
-		f.env = append(f.env, name+"="+strings.TrimSpace(string(key)))
+		f.env = append(f.env, name+"="+key)
 	}
 	return f
 }

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -56,23 +55,18 @@ func (l *offeredLoad) start(b *testing.B) (up, g server, keys []string) {
 	if l.provider == "anthropic" {
 		base = up.url
 	}
-	settings := fmt.Sprintf("upstreams: [{name: u, provider: %s, base_url: %q, key_file: key, models: [m]%s}]\n", l.provider, base, l.told)
+	keys, tenants := make([]string, 4), make([]string, 4)
+	for i := range keys {
+		keys[i], tenants[i] = tenantLine(fmt.Sprint("tenant-", i), "")
+	}
+	settings := fmt.Sprintf("upstreams: [{name: u, provider: %s, base_url: %q, key_file: key, models: [m]%s}]\nserve: {tenants: [%s]}\n",
+		l.provider, base, l.told, strings.Join(tenants, ", "))
 	for name, text := range map[string]string{"sluice.yaml": settings, "key": "a-key-of-the-upstream"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			b.Fatal(err)
 		}
 	}
-	keys = make([]string, 4)
-	for i := range keys {
-		add := exec.Command("sluice", "serve", "key", "add", fmt.Sprint("tenant-", i), "--keys", filepath.Join(dir, "keys"))
-		add.Env = append(os.Environ(), "XDG_STATE_HOME="+dir)
-		out, err := add.Output()
-		if err != nil {
-			b.Fatal(err)
-		}
-		keys[i] = strings.TrimSpace(string(out))
-	}
-	return up, startServer(b, dir, "sluice", "serve", "--config", "sluice.yaml", "--keys", filepath.Join(dir, "keys"), "--listen", "127.0.0.1:0"), keys
+	return up, startServer(b, dir, "sluice", "serve", "--config", "sluice.yaml", "--listen", "127.0.0.1:0"), keys
 }
 
 func (l *offeredLoad) run(b *testing.B) {

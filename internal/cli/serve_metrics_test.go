@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -61,9 +60,9 @@ func (p *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const moodySettings = `
 upstreams:
-  - {name: house, provider: openai-compatible, base_url: %q, key_file: house.key, models: {m: m-2026, fails: fails, slow: slow, throttles-once: throttles-once}, limits: {rpm: 60000, tpm: 9000000, concurrent: 9}, price_in: 1, price_out: 2}
+  - {name: house, provider: openai-compatible, base_url: %q, key_file: house.key, models: {m: m-2026, fails: fails, slow: slow, throttles-once: throttles-once}, limits: {rpm: 60000, tpm: 9000000, concurrency: 9}, price_in: 1, price_out: 2}
   - {name: all, provider: openai, base_url: %q, key_file: all.key}
-serve: {models: {alias: m}}
+serve: {models: {alias: m}, tenants: [%s]}
 `
 
 // startMoody serves a gateway in front of a moody provider, to tenants with keys.
@@ -72,23 +71,14 @@ func startMoody(t *testing.T, tenants ...string) (g *gatewayProcess, keys map[st
 	t.Cleanup(web.Close)
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "house.key"), "key-of-the-house\n")
-	put(t, filepath.Join(dir, "sluice.yaml"), fmt.Sprintf(moodySettings, web.URL+"/v1", web.URL+"/v1"))
 	put(t, filepath.Join(dir, "all.key"), "key-of-all-models\n")
 	keys = make(map[string]string)
-	for _, name := range tenants {
-		cmd := exec.Command("sluice", "serve", "key", "add", name, "--keys", "keys.json")
-		cmd.Dir = dir
-		key, err := cmd.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		keys[name] = strings.TrimSpace(string(key))
+	lines := make([]string, len(tenants))
+	for i, name := range tenants {
+		keys[name], lines[i] = tenantLine(name, "")
 	}
-	args := []string{"--config", "sluice.yaml"}
-	if len(tenants) > 0 {
-		args = append(args, "--keys", "keys.json")
-	}
-	return startGateway(t, dir, args...), keys
+	put(t, filepath.Join(dir, "sluice.yaml"), fmt.Sprintf(moodySettings, web.URL+"/v1", web.URL+"/v1", strings.Join(lines, ", ")))
+	return startGateway(t, dir, "--config", "sluice.yaml"), keys
 }
 
 // ask sends a chat, and returns the answer's status; 0: there was none before ctx ended.
@@ -207,7 +197,7 @@ func TestEveryMetricOfTheGatewayMovesAndHasBoundedLabels(t *testing.T) {
 		"tenant": {"amy", "bob", "none"}, "lane": {"house: m-2026", "house: fails", "house: slow", "house: throttles-once", "all: other"},
 		"model": {"m", "fails", "slow", "throttles-once", "other"}, "gen_ai_request_model": {"m", "fails", "slow", "throttles-once", "other"},
 		"gen_ai_operation_name": {"chat"}, "gen_ai_token_type": {"input", "output"}, "direction": {"input", "output"},
-		"dimension": {"rpm", "tpm", "itpm", "otpm", "rpd", "tpd", "concurrent", "unstated"}, "source": {"told"},
+		"dimension": {"rpm", "tpm", "itpm", "otpm", "rpd", "tpd", "concurrency", "unstated"}, "source": {"told"},
 	}
 	moved := make(map[string]bool)
 	for _, s := range all {

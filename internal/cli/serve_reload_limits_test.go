@@ -29,7 +29,7 @@ func TestLimitsChangeAtOnceUnderLoad(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "a.key"), "the-key-of-the-upstream")
 	settings := func(slots int) {
-		put(t, filepath.Join(dir, "sluice.yaml"), fmt.Sprintf("upstreams: [{name: a, provider: openai-compatible, base_url: '%s/v1', key_file: a.key, models: [m], limits: {rpm: 1000000, concurrent: %d}}]", web.URL, slots))
+		put(t, filepath.Join(dir, "sluice.yaml"), fmt.Sprintf("upstreams: [{name: a, provider: openai-compatible, base_url: '%s/v1', key_file: a.key, models: [m], limits: {rpm: 1000000, concurrency: %d}}]", web.URL, slots))
 	}
 	settings(4)
 	g := startGateway(t, dir, "--config", "sluice.yaml")

@@ -146,7 +146,7 @@ func TestReadingSettingsAgainFailsNoCall(t *testing.T) {
 	put(t, other, "key-number-two\n")
 	settings := filepath.Join(dir, "sluice.yaml")
 	upstream := func(name, key string, concurrent int) string {
-		return fmt.Sprintf("  - {name: %s, provider: openai-compatible, base_url: %q, key_file: %s.key, models: [m], limits: {concurrent: %d, rpm: 1000000}}\n", name, web.URL+"/v1", key, concurrent)
+		return fmt.Sprintf("  - {name: %s, provider: openai-compatible, base_url: %q, key_file: %s.key, models: [m], limits: {concurrency: %d, rpm: 1000000}}\n", name, web.URL+"/v1", key, concurrent)
 	}
 	forms := []string{
 		"upstreams:\n" + upstream("one", "one", 3) + upstream("other", "other", 3),

@@ -24,7 +24,6 @@ type checked struct {
 	Env       map[string]string `json:"env,omitempty"` // what clients are to be told
 	Listen    string            `json:"listen"`
 	Hosts     []string          `json:"hosts,omitempty"`
-	Origins   []string          `json:"origins,omitempty"`
 	Prefer    string            `json:"prefer"`
 	Models    map[string]string `json:"models"` // aliases
 	Upstreams []checkedUpstream `json:"upstreams"`
@@ -83,21 +82,21 @@ func (r *serving) check() error {
 // describe says what is served. The file is that of the settings, as it was read.
 func (r *serving) describe(file *config.File) (*checked, error) {
 	a, s := r.accounts, &r.settings
-	doc := &checked{Listen: s.listen, Hosts: s.hosts, Origins: s.origins, Prefer: cmp.Or(s.prefer, "soonest"), Models: s.models, Tenants: []string{}}
+	doc := &checked{Listen: s.listen, Hosts: s.hosts, Prefer: cmp.Or(r.accounts.settings.file.Prefer, "soonest"), Models: s.models, Tenants: []string{}}
 	if doc.Models == nil {
 		doc.Models = map[string]string{}
 	}
-	if s.shared != "" {
-		doc.Shared = &checkedShared{URL: file.Variables().Mask(cluster.Redact(s.shared)), FailClosed: s.failClosed}
+	if s.redis != "" {
+		doc.Shared = &checkedShared{URL: cluster.Redact(s.redis), FailClosed: s.failClosed}
 	}
 	for i, up := range a.upstreams.All() {
-		one, err := r.checkUpstream(up, a.settings.file.Upstreams[i], file.Variables())
+		one, err := r.checkUpstream(up, a.settings.file.Upstreams[i])
 		if err != nil {
 			return nil, err
 		}
 		doc.Upstreams = append(doc.Upstreams, one)
 	}
-	if r.keyed() {
+	if r.tenants.Keyed() {
 		for _, t := range r.tenants.States() {
 			doc.Tenants = append(doc.Tenants, t.Name)
 		}
@@ -124,8 +123,8 @@ func (r *serving) begins(at net.Addr, doc *checked, dashboard bool) error {
 	}
 	doc.print(r.s.errorf)
 	key := "any text as their key"
-	if r.keyed() {
-		key = "a key that `sluice serve key add` made"
+	if r.tenants.Keyed() {
+		key = "a key that `sluice serve key` made"
 	}
 	r.s.errorf("hint: clients need these, and %s:\n", key)
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(doc.Env))) {
@@ -138,13 +137,10 @@ func (r *serving) begins(at net.Addr, doc *checked, dashboard bool) error {
 	return err
 }
 
-func (r *serving) checkUpstream(up *provider.Upstream, said config.Upstream, hidden config.Variables) (checkedUpstream, error) {
+func (r *serving) checkUpstream(up *provider.Upstream, said config.Upstream) (checkedUpstream, error) {
 	one := checkedUpstream{
-		Name: up.Name, Provider: up.Provider.Name, BaseURL: hidden.Mask(cmp.Or(up.BaseURL, up.Provider.BaseURL)),
+		Name: up.Name, Provider: up.Provider.Name, BaseURL: cmp.Or(up.BaseURL, up.Provider.BaseURL),
 		Account: up.Account, Keys: []string{}, Models: maps.Clone(up.Models), any: len(up.Provider.Models) == 0,
-	}
-	for asked, id := range one.Models {
-		one.Models[asked] = hidden.Mask(id)
 	}
 	for _, key := range up.Keys {
 		one.Keys = append(one.Keys, key.From)
@@ -167,7 +163,7 @@ func (a *accounts) startLimits(p provider.Provider, label string) (map[string]ch
 		if written, err = a.settings.limitsFor(p, a.flags.model); err != nil {
 			return nil, err
 		}
-		from = a.settings.from
+		from = a.settings.file.Name
 	}
 	perMinute := c.Limits.PerMinute()
 	for d, ceiling := range perMinute.All() {

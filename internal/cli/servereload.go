@@ -1,84 +1,37 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
-	"github.com/sluice-llm/sluice/internal/wake"
 )
 
-// lookEvery is how often the files of settings are looked at. One that differs is read when it does so twice in the same way:
-// then nobody is writing it any more.
-const lookEvery = time.Second
-
-// follow listens to signals, and has the settings read again when their files change or HUP asks for it, which also
-// has the access log opened again, also under nohup. Without any of both HUP drains, unless nohup ignores it. The returned function ends it.
+// follow listens to signals, and has the settings read again when their files change or HUP asks for it, which also has the access log
+// opened again, also under nohup. Without any of both HUP drains, unless nohup ignores it.
 func (r *serving) follow(drain, cut func()) (stop func()) {
-	files := r.accounts.settings.files
-	again := make(chan struct{}, 1)
-	var reread func()
-	if len(files) > 0 || r.access.rotates() {
-		reread = func() {
+	again := rereading{files: r.accounts.settings.files}
+	if len(again.files) > 0 || r.access.rotates() {
+		again.read = func() fileStates {
 			r.access.reopen()
-			if len(files) > 0 {
-				wake.Up(again) // a second that waits would read the same
+			if len(again.files) == 0 {
+				return nil
 			}
+			return r.reload()
 		}
 	}
-	hup := reread != nil || !signal.Ignored(syscall.SIGHUP)
-	signals := listenAlso(hup, func(os.Signal) { drain() }, func(os.Signal) { cut() }, reread)
-	if len(files) == 0 {
-		return signals.stop
-	}
-	ctx, end := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { files.follow(ctx, again, r.reload) })
-	return func() {
-		signals.stop()
-		end()
-		wg.Wait()
-	}
-}
-
-// follow calls reload when the files are others than they were, or again asks for it, until ctx ends. It returns the files as
-// they were before it read them, also those that were wrong or not there; nil: it did not come to that.
-func (f fileStates) follow(ctx context.Context, again <-chan struct{}, reload func() (fileStates, error)) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	var now, last fileStates
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-again:
-			now = f.now()
-		case <-tick.C:
-			if now = f.now(); now.same(f) || !now.same(last) {
-				last = now
-				continue
-			}
-		}
-		last = nil
-		if f = now; ctx.Err() != nil { // what is wrong is not read again before it changes
-			return
-		}
-		if next, _ := reload(); next != nil {
-			f = next
-		}
-	}
+	hup := again.read != nil || !signal.Ignored(syscall.SIGHUP)
+	return listenAlso(hup, func(os.Signal) { drain() }, func(os.Signal) { cut() }, again).stop
 }
 
 // reload has the gateway serve with the settings as the files say them now. Where they are wrong, it says so and the old ones
 // hold.
-func (r *serving) reload() (fileStates, error) {
+func (r *serving) reload() fileStates {
 	next, s, err := r.prepare()
 	if err != nil {
 		var hinted *exitError
@@ -86,13 +39,13 @@ func (r *serving) reload() (fileStates, error) {
 		if errors.As(err, &hinted) && hinted.hint != "" {
 			r.s.errorf("hint: %s\n", hinted.hint)
 		}
-		return next.files(), err
+		return next.files()
 	}
 	old := r.accounts
 	over, err := r.exchange(next, s)
 	if err != nil {
 		r.s.note(errors.Join(err, next.Close()))
-		return next.files(), err
+		return next.files()
 	}
 	r.retiring.Go(func() {
 		<-over
@@ -107,13 +60,16 @@ func (r *serving) reload() (fileStates, error) {
 			r.s.errorf("sluice: %s\n", line)
 		}
 	}
-	return next.settings.files, nil
+	return next.settings.files
 }
 
 // exchange has the gateway serve with next from now on. over is closed when the last call of the accounts before is.
 func (r *serving) exchange(next *accounts, s *serveSettings) (over <-chan struct{}, err error) {
 	if over, err = r.gateway.Swap(r.config(next, s)); err != nil {
 		return nil, err
+	}
+	if err := r.tenants.Set(s.tenants); err != nil { // which the file was checked for
+		r.s.note(err)
 	}
 	r.keep(s)
 	r.mu.Lock()
@@ -133,9 +89,9 @@ func (r *serving) keep(s *serveSettings) {
 		field     string
 		now, next *string
 	}{
-		{"listen", &r.settings.listen, &s.listen}, {"metrics_listen", &r.settings.watch.metrics, &s.watch.metrics},
-		{"keys_file", &r.settings.keys, &s.keys}, {"access_log", &r.settings.access, &s.access}, {"events", &r.settings.events, &s.events},
-		{"shared", &r.settings.shared, &s.shared},
+		{"listen", &r.settings.listen, &s.listen}, {"metrics", &r.settings.watch.metrics, &s.watch.metrics},
+		{"access_log", &r.settings.access, &s.access}, {"events", &r.settings.events, &s.events},
+		{"redis", &r.settings.redis, &s.redis},
 	} {
 		if *fixed.now != *fixed.next {
 			r.s.errorf("sluice: warning: serve.%s is another from the next start on; it stays %q\n", fixed.field, cluster.Redact(*fixed.now))
@@ -151,7 +107,7 @@ func (r *serving) prepare() (*accounts, *serveSettings, error) {
 	if err != nil {
 		return next, nil, err
 	}
-	s, err := r.o.settings(next.settings, r.keyed())
+	s, err := r.o.settings(next.settings, r.tenants.Keyed())
 	if err == nil {
 		err = r.openUpstreams(next, &s)
 	}

@@ -39,10 +39,3 @@ func TestSchedulersLiveAsLongAsSomebodyHasThem(t *testing.T) {
 		t.Error("wrong limits are taken")
 	}
 }
-
-// A worker counts the throttles of an item by what its run allows.
-func TestAWorkersSchedulersGiveNoItemUpForThrottles(t *testing.T) {
-	if n := (&accountFlags{maxThrottles: mostTries}).mostThrottles(); n != mostTries {
-		t.Errorf("they give an item up after %d", n)
-	}
-}

@@ -12,27 +12,27 @@ import (
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/gateway"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // serveSettings are what a gateway is told, by flags and by a file.
 type serveSettings struct {
 	listen    string
 	hosts     []string
-	origins   []string
 	models    map[string]string
-	prefer    string
 	deadlines gateway.Deadlines
-	bodies    gateway.Bodies
+	maxBodies int64 // bytes; 0 is the default
 	routes    []gateway.Route
 	passed    []gateway.Passthrough
 	drain     time.Duration
 	watch     watchFlags
 
-	keys   string // file of clients' keys; "" is the usual one
+	tenants []gateway.Tenant
+
 	access string // log of requests
 	events string // file of all events
 
-	shared     string // URL of an engine; "" is none
+	redis      string // URL of the Redis that shares limits; "" is none
 	failClosed bool
 
 	filed []string // fields that the file has, and that no flag won over
@@ -44,10 +44,6 @@ func (o *serveOptions) settings(from *settings, keyed bool) (serveSettings, erro
 	if file == nil {
 		return all, all.check(&from.file, keyed)
 	}
-	if from.found {
-		return all, usageError(fmt.Errorf("%s has settings for serve, and was not asked for", from.file.Name),
-			"they decide who may call: look at them, and then name the file: --config %s", from.file.Name)
-	}
 	d := &file.Deadlines
 	all.models, all.failClosed = file.Models, file.FailClosed
 	all.deadlines.FirstByte, all.deadlines.Idle, all.deadlines.Total = time.Duration(d.FirstByte), time.Duration(d.Idle), time.Duration(d.Total)
@@ -57,23 +53,23 @@ func (o *serveOptions) settings(from *settings, keyed bool) (serveSettings, erro
 	for _, p := range file.Passthrough {
 		all.passed = append(all.passed, gateway.Passthrough(p))
 	}
-	all.bodies = gateway.Bodies{Most: int64(file.Bodies.Most), MemoryTotal: int64(file.Bodies.MemoryTotal)}
+	for _, t := range file.Tenants {
+		all.tenants = append(all.tenants, t.Tenant)
+	}
+	all.maxBodies = int64(file.MaxBodyMemory)
 	for _, f := range []struct {
 		flag, field string
 		stated      bool
 		take        func()
 	}{
 		{"listen", "listen", file.Listen != "", func() { all.listen = file.Listen }},
-		{"host", "hosts", file.Hosts != nil, func() { all.hosts = file.Hosts }},
-		{"origin", "origins", file.Origins != nil, func() { all.origins = file.Origins }},
-		{"prefer", "prefer", file.Prefer != "", func() { all.prefer = file.Prefer }},
+		{"allow-host", "allow_host", file.Hosts != nil, func() { all.hosts = file.Hosts }},
 		{"queue-timeout", "deadlines.queue", d.Queue != 0, func() { all.deadlines.Queue = time.Duration(d.Queue) }},
 		{"drain-timeout", "drain_timeout", file.DrainTimeout != 0, func() { all.drain = time.Duration(file.DrainTimeout) }},
-		{"metrics-listen", "metrics_listen", file.MetricsListen != "", func() { all.watch.metrics = file.MetricsListen }},
-		{"keys", "keys_file", file.KeysFile != "", func() { all.keys = from.beside(file.KeysFile) }},
+		{"metrics", "metrics", file.Metrics != "", func() { all.watch.metrics = file.Metrics }},
 		{"access-log", "access_log", file.AccessLog != "", func() { all.access = from.beside(file.AccessLog) }},
 		{"events", "events", file.Events != "", func() { all.events = from.beside(file.Events) }},
-		{"redis", "shared", file.Shared != "", func() { all.shared = file.Shared }},
+		{"redis", "redis", file.Redis != "", func() { all.redis = file.Redis }},
 	} {
 		switch {
 		case f.stated && o.given(f.flag):
@@ -110,35 +106,36 @@ func (s *serveSettings) dashboard() bool {
 	return err == nil && (host == "" || host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified()))
 }
 
-// check refuses what can be seen to be wrong before anything is opened. Who calls needs a key if keyed.
+// check refuses what can be seen to be wrong before anything is opened. If keyed, clients need a key also without tenants.
 func (s *serveSettings) check(file *config.File, keyed bool) error {
 	if s.deadlines.Queue <= 0 || s.drain < 0 {
 		return usageError(errors.New("--queue-timeout must be above zero, and --drain-timeout not below it"), "give times such as --queue-timeout 5m")
+	}
+	if s.watch.metrics == "none" {
+		s.watch.metrics = ""
 	}
 	if s.watch.metrics != "" {
 		if err := checkMetricsAddress(s.watch.metrics); err != nil { // a file's was looked at
 			return err
 		}
 	}
-	if err := cluster.CheckURL(s.shared); s.shared != "" && err != nil { // a file's was looked at
+	if err := cluster.CheckURL(s.redis); s.redis != "" && err != nil { // a file's was looked at
 		return explainEngine(err, "--redis")
 	}
-	for _, host := range s.hosts { // those of a file were looked at, and so were its origins
+	for _, host := range s.hosts { // the file was checked
 		if err := config.CheckHost(host); err != nil {
-			return usageError(fmt.Errorf("--host %s: %w", host, err), "write it as clients do, with its port or without: --host gateway.example.com")
-		}
-	}
-	for _, origin := range s.origins {
-		if err := config.CheckOrigin(origin); err != nil {
-			return usageError(fmt.Errorf("--origin %s: %w", origin, err), "name each by itself: --origin https://app.example.com")
+			return usageError(fmt.Errorf("--allow-host %s: %w", host, err), "write it as clients do, with its port or without: --allow-host gateway.example.com")
 		}
 	}
 	host, _, err := net.SplitHostPort(s.listen)
 	if err != nil {
 		return usageError(fmt.Errorf("--listen %s is not an address", s.listen), "give a host and a port, such as --listen 127.0.0.1:8787")
 	}
-	if ip := net.ParseIP(host); !keyed && (host == "" || ip != nil && !ip.IsLoopback()) {
+	if ip := net.ParseIP(host); !keyed && len(s.tenants) == 0 && (host == "" || ip != nil && !ip.IsLoopback()) {
 		return openToOthers(file, s.listen)
+	}
+	if len(s.tenants) > 0 && stateDir(provider.Provider{}) == "" {
+		return usageError(file.At("serve.tenants", errors.New("there is no state directory to keep in what they spend")), "set XDG_STATE_HOME to a directory")
 	}
 	for _, written := range [...]struct{ flag, field, name string }{{"--access-log", "access_log", s.access}, {"--events", "events", s.events}} {
 		if written.name == "" || written.name == "-" {
@@ -171,5 +168,5 @@ func openToOthers(file *config.File, address string) error {
 	if file.Serve != nil && file.Serve.Listen == address {
 		err = file.At("serve.listen", fmt.Errorf("%s may be reached by others, who would need no key", address))
 	}
-	return usageError(err, "make them one: sluice serve key add NAME; or listen on this host alone: --listen 127.0.0.1:8787")
+	return usageError(err, "list tenants with keys below serve.tenants: `sluice serve key NAME`; or listen on this host: --listen 127.0.0.1:8787")
 }

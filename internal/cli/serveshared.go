@@ -14,14 +14,14 @@ const halfOfAll = 0.5
 // openShared connects to the engine that a gateway shares its quotas by, if there is one.
 func (r *serving) openShared(ctx context.Context) (err error) {
 	s, file := &r.settings, &r.accounts.settings.file
-	if s.shared == "" {
+	if s.redis == "" {
 		return nil
 	}
 	from := "--redis"
 	if !r.o.given("redis") {
-		from = file.Name + ": serve.shared"
+		from = file.Name + ": serve.redis"
 	}
-	r.shared, err = openShared(ctx, r.s, s.shared, from, cluster.Config{Role: "serve", Logger: slog.New(&logHandler{s: r.s, verbose: r.o.verbose})})
+	r.shared, err = openShared(ctx, r.s, s.redis, from, cluster.Config{Role: "serve", Logger: slog.New(&logHandler{s: r.s, verbose: r.o.verbose})})
 	if err != nil {
 		return err
 	}

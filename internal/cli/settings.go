@@ -4,168 +4,64 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// settingsFlags name what is written down of accounts: files, and the tier whose limits are published.
+// settingsFlags name the files of settings, and the tier whose published limits a plan starts from.
 type settingsFlags struct {
-	config string
-	limits string
+	config []string
 	tier   string
 }
 
-func (f *settingsFlags) registerConfig(fs *pflag.FlagSet) {
-	fs.StringVar(&f.config, "config", "", "file of providers, limits and upstreams (absent: $"+configVariable+", or sluice.yaml where one is)")
+func (f *settingsFlags) configFlag() flag {
+	return flag{name: "config", field: &f.config, metavar: "FILE", help: "Read settings (repeatable; default: $" + configVariable + ")"}
 }
 
-func (f *settingsFlags) register(fs *pflag.FlagSet) {
-	f.registerConfig(fs)
-	fs.StringVar(&f.limits, "limits", "", "file of limits to begin with; those that it calls told are ceilings")
-	fs.StringVar(&f.tier, "tier", "", "begin with the limits that are published for this tier of the provider")
-}
+const configVariable = "SLUICE_CONFIG"
 
-const (
-	configVariable = "SLUICE_CONFIG"
-	usualConfig    = "sluice.yaml"
-)
-
-// settings are what is written down of accounts.
+// settings are what the files of settings say of accounts.
 type settings struct {
 	registry *provider.Registry
-	file     config.File    // the settings as they were read; without a Name there are none
-	found    bool           // nobody named that file
-	limits   *config.Limits // nil: none
-	from     string         // the file that they are of
-	asked    bool           // they were asked for by themselves, not with all settings
+	file     config.File // without a Name there is none
 	used     atomic.Bool
-	unasked  []foreignRow // rows of a file that nobody named which say where keys go; the registry has them
-	rows     []provider.Row
 	tier     string
-	notes    []string   // for those who want to know where things come from
+	notes    []string   // where settings come from, for --verbose
 	doubts   []string   // for everybody
 	files    fileStates // as they were before they were read
 }
 
+// names returns the files that hold settings: those of --config, or the one that the environment names.
+func (f *settingsFlags) names() (names []string, from string) {
+	if name := os.Getenv(configVariable); len(f.config) == 0 && name != "" {
+		return []string{name}, "$" + configVariable
+	}
+	return f.config, "--config"
+}
+
 // open reads the files.
 func (f *settingsFlags) open() (*settings, error) {
-	s := &settings{tier: f.tier, files: make(fileStates)}
-	file, err := f.openConfig(s)
-	if err != nil {
-		return nil, err
-	}
-	s.file, s.registry, s.limits, s.from = file, file.Registry(), file.Limits, file.Name
-	if f.limits == "" {
-		return s, nil
-	}
-	s.files.note(f.limits)
-	own, err := config.LoadLimits(f.limits)
-	if err != nil {
-		return nil, unread(err, "--limits")
-	}
-	if own == nil {
-		return nil, usageError(fmt.Errorf("%s has no limits", f.limits), "write them below limits:, such as limits: {rpm: 500}")
-	}
-	s.limits, s.from, s.asked = own, f.limits, true
-	return s, nil
-}
-
-// openConfig reads the file of settings that is named, or the usual one.
-func (f *settingsFlags) openConfig(s *settings) (config.File, error) {
-	if f.config != "" {
-		s.files.note(f.config)
-		return load(f.config, "--config")
-	}
-	if name := os.Getenv(configVariable); name != "" {
-		s.notes = append(s.notes, fmt.Sprintf("settings are those of %s, which $%s names", name, configVariable))
+	names, from := f.names()
+	s := &settings{files: make(fileStates)}
+	for _, name := range names {
 		s.files.note(name)
-		return load(name, "$"+configVariable)
 	}
-	if _, err := os.Stat(usualConfig); errors.Is(err, fs.ErrNotExist) {
-		return config.File{}, nil
-	}
-	s.files.note(usualConfig)
-	file, err := load(usualConfig, "--config")
+	file, err := config.Load(names...)
 	if err != nil {
-		return file, err
+		return nil, unread(err, from)
 	}
-	s.notes, s.found = append(s.notes, "settings are those of "+usualConfig), true
-	s.unasked, s.rows = unasked(file)
-	return file, nil
-}
-
-// foreignRow is a row of a file that nobody named.
-type foreignRow struct {
-	name  string // of the provider
-	field string // that says more than tiers, with its path
-	file  string
-}
-
-// send prepares for calls to be sent to the provider of that name, "" where each line's model decides. Rows that nobody
-// asked for and that say where keys go are left out, with a warning. The run is refused if it would use one.
-func (s *settings) send(name string) error {
-	if len(s.unasked) == 0 {
-		return nil
+	if from != "--config" {
+		s.note(fmt.Sprintf("settings are those of %s, which %s names", file.Name, from))
 	}
-	p, _ := s.registry.Lookup(name)
-	for _, row := range s.unasked {
-		if meant, _ := s.registry.Lookup(row.name); name == "" || meant.Name == p.Name && p.Name != "" {
-			return usageError(fmt.Errorf("%s says more of %s than its tiers (%s), and was not asked for", row.file, row.name, row.field),
-				"it may decide where keys are sent: look at it, and then name it: --config %s; or name another --provider", row.file)
-		}
-	}
-	row := s.unasked[0]
-	s.doubts = append(s.doubts, fmt.Sprintf("%s: %s says where keys are sent and was not asked for: left out, as is all else there of such providers (name it by --config to use it)",
-		row.file, row.field))
-	var err error
-	s.registry, err = provider.Published().With(s.rows...)
-	return err
-}
-
-// unasked parts the rows of a file that nobody named: those that hold more than the tiers of known providers, and the others.
-// All but tiers has a say in where keys go, and the file may have come with somebody's project.
-func unasked(file config.File) (foreign []foreignRow, own []provider.Row) {
-	for i, row := range file.Providers {
-		said := row
-		if _, known := provider.Published().Lookup(row.Name); known {
-			said.Name = ""
-		}
-		said.Tiers, said.Source, said.Date, said.Note, said.Doubtful = nil, "", "", "", nil
-		field := ""
-		for f, v := range reflect.ValueOf(said).Fields() {
-			if field = f.Tag.Get("yaml"); field != "name" && !v.IsZero() {
-				break
-			}
-			field = ""
-		}
-		switch {
-		case reflect.ValueOf(said).IsZero():
-			own = append(own, row)
-		default:
-			foreign = append(foreign, foreignRow{row.Name, fmt.Sprintf("providers[%d].%s", i, cmp.Or(field, "name")), file.Name})
-		}
-	}
-	return foreign, own
-}
-
-// load reads a file that a flag or variable names.
-func load(name, from string) (config.File, error) {
-	file, err := config.Load(name)
-	if err != nil {
-		return file, unread(err, from)
-	}
-	return file, nil
+	s.file, s.registry, s.tier = file, file.Registry(), cmp.Or(f.tier, file.Tier)
+	return s, nil
 }
 
 // unread is the error about a file that a flag or variable names.
@@ -213,30 +109,40 @@ func begin(flags, told, start sluice.Limits) (ceilings, beliefs sluice.Limits) {
 	return ceilings, without(start, ceilings)
 }
 
-// limitsFor returns the limits that are written down of that model at p; nil if there are none.
+// limitsFor returns the limits that the files have for that model at p; nil if there are none.
 func (s *settings) limitsFor(p provider.Provider, model string) (*config.Limits, error) {
-	if s.limits == nil {
+	if s.file.Limits == nil {
 		return nil, nil
 	}
 	why, err := s.mismatch(p, model)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case why != "" && s.asked: // too high, they would be found out by refusals; too low, by nobody
-		return nil, usageError(errors.New(why), "give a file of this one's limits, or leave --limits out")
-	case why != "":
-		s.note("the limits are left out: " + why)
+	}
+	if why != "" {
+		s.doubts = withNote(s.doubts, "the limits are left out: "+why)
 		return nil, nil
 	}
-	return s.limits, nil
+	return s.file.Limits, nil
+}
+
+// maxThrottles is the setting as a Config takes it, where zero is the default and a negative number is none.
+func (s *settings) maxThrottles() int {
+	switch stated := s.file.MaxThrottles; {
+	case stated == nil:
+		return 0
+	case *stated == 0:
+		return -1
+	default:
+		return *stated
+	}
 }
 
 // published returns the limits of the tier.
 func (s *settings) published(p provider.Provider, model string) (provider.Tier, error) {
 	tier, err := s.registry.Find(p.Name, s.tier, model)
 	if err != nil {
-		return tier, usageError(fmt.Errorf("--tier: %w", err),
-			"name a tier and, with --model, a model that it is published for, or tell limits by --rpm and --tpm")
+		return tier, usageError(fmt.Errorf("tier: %w", err),
+			"name a tier and, with --model, a model that it is published for, or set limits by --rpm and --tpm")
 	}
 	note := fmt.Sprintf("begins with tier %s of %s: %s (%s, %s)", tier.Tier, p.Name, limitWords(tier.Limits), tier.Source, tier.Date)
 	if tier.Doubtful {
@@ -259,25 +165,25 @@ func withNote(notes []string, text string) []string {
 
 // mismatch says why the limits are not those of that model at p; "" if they are.
 func (s *settings) mismatch(p provider.Provider, model string) (why string, err error) {
-	if name := s.limits.Provider; name != "" {
+	if name := s.file.Limits.Provider; name != "" {
 		of, ok := s.registry.Lookup(name)
 		if !ok {
-			return "", usageError(fmt.Errorf("%s: limits.provider: unknown provider %q%s", s.from, name, provider.DidYouMean(s.registry.Suggest(name))),
+			return "", usageError(fmt.Errorf("%s: limits.provider: unknown provider %q%s", s.file.Name, name, provider.DidYouMean(s.registry.Suggest(name))),
 				"it is one of %s", strings.Join(s.registry.Names(), ", "))
 		}
 		if of.Name != p.Name {
-			return fmt.Sprintf("%s has the limits of %s, and this is %s", s.from, of.Name, p.Name), nil
+			return fmt.Sprintf("%s has the limits of %s, and this is %s", s.file.Name, of.Name, p.Name), nil
 		}
 	}
-	if of := s.limits.Model; of != "" && model != "" && !sameModel(of, model) {
-		return fmt.Sprintf("%s has the limits of %s, and --model is %s", s.from, of, model), nil
+	if of := s.file.Limits.Model; of != "" && model != "" && !sameModel(of, model) {
+		return fmt.Sprintf("%s has the limits of %s, and --model is %s", s.file.Name, of, model), nil
 	}
 	return "", nil
 }
 
 // foreign reports whether a model has the limits of another.
 func (s *settings) foreign(model string) bool {
-	return s.limits != nil && s.used.Load() && s.limits.Model != "" && !sameModel(s.limits.Model, model)
+	return s.file.Limits != nil && s.used.Load() && s.file.Limits.Model != "" && !sameModel(s.file.Limits.Model, model)
 }
 
 // sameModel reports whether two ids are of one model, or of versions of it.

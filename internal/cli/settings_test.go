@@ -30,16 +30,16 @@ func TestEachLimitIsOfTheNearestThatStatesIt(t *testing.T) {
 		OTPM: &config.Limit{Value: 25, Source: limits.SourceMeasured},
 		TPD:  &config.Limit{Value: 30, Source: limits.SourceHeader},
 	}}
-	s := &settings{registry: provider.Published(), tier: "tier1", limits: written}
+	s := &settings{registry: provider.Published(), tier: "tier1", file: config.File{Limits: written}}
 	p, _ := provider.Lookup("anthropic")
-	flags := sluice.Limits{ITPM: 1, Concurrent: 2, Burst: 3}
+	flags := sluice.Limits{ITPM: 1, Concurrency: 2, Burst: 3}
 	for _, model := range []string{"", "claude-sonnet-4-5"} { // of the file
 		var c sluice.Config
 		written.Model = model
 		if err := s.Apply(&c, p, "claude-sonnet-4-5-20250929", flags); err != nil {
 			t.Fatal(err)
 		}
-		told := sluice.Limits{RPM: 10, ITPM: 1, Concurrent: 2, Burst: 3}
+		told := sluice.Limits{RPM: 10, ITPM: 1, Concurrency: 2, Burst: 3}
 		if c.Limits != told {
 			t.Errorf("told %+v, want %+v", c.Limits, told)
 		}

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
 )
@@ -26,30 +24,10 @@ type sharedFlags struct {
 	url string
 }
 
-const redisUsage = "share with others by way of this Redis or Valkey, such as redis://10.0.0.5 (its password is read from $" + redisPassword + ")"
+func (f *sharedFlags) flag() flag { return redisFlag(&f.url) }
 
-func (f *sharedFlags) register(fs *pflag.FlagSet) {
-	registerEngine(fs, &f.url, redisUsage)
-}
-
-// engineURL is the value of --redis. An empty one is refused: it is a variable that is not set, and who said --redis would use
-// the whole quota in place of a part.
-type engineURL string
-
-func (u *engineURL) String() string { return string(*u) }
-func (u *engineURL) Type() string   { return "string" }
-
-func (u *engineURL) Set(s string) error {
-	if s == "" {
-		return errors.New("it is empty: name an engine, such as redis://10.0.0.5, or leave --redis out")
-	}
-	*u = engineURL(s)
-	return nil
-}
-
-// registerEngine defines --redis.
-func registerEngine(fs *pflag.FlagSet, url *string, usage string) {
-	fs.Var((*engineURL)(url), "redis", usage)
+func redisFlag(field *string) flag {
+	return flag{name: "redis", field: field, metavar: "URL", help: "Share limits by Redis (password: $" + redisPassword + ")"}
 }
 
 // open connects, if that is asked for; nil where it is not. The role is what this process does.

@@ -17,21 +17,28 @@ import (
 // shell. Where there is something to re-read, and no terminal went away, it means to re-read that.
 type interrupts struct {
 	onDrain, onAbandon func(os.Signal)
-	reread             func() // nil: there is nothing to
+	reread             rereading
 
 	hadTerminal bool
 	signals     chan os.Signal
 	again       chan struct{} // a HUP asks to re-read; a second that waits would read the same
 	done        chan struct{}
+	endFollow   func() // nil: nothing is followed
 	wg          sync.WaitGroup
 	stopOnce    sync.Once
+}
+
+// rereading is what is read again when HUP asks for it, or one of the files changes.
+type rereading struct {
+	files fileStates        // as they were before they were read
+	read  func() fileStates // nil: there is nothing to read. It returns the files that it read; nil: the same as before
 }
 
 // interruptible returns a context that the first interrupt ends. The returned function ends it and the listening.
 func interruptible(ctx context.Context) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	interrupt := func(os.Signal) { cancel() }
-	signals := listen(interrupt, interrupt, nil)
+	signals := listen(interrupt, interrupt, rereading{})
 	return ctx, func() {
 		signals.stop()
 		cancel()
@@ -41,21 +48,23 @@ func interruptible(ctx context.Context) (_ context.Context, end func()) {
 // lateHangUps takes what comes after stop: a closing terminal may send more than one, and the default action kills.
 var lateHangUps = make(chan os.Signal, 1)
 
-// listen begins to listen; reread is nil where there is nothing to re-read. HUP stays ignored under nohup.
-func listen(drain, abandon func(os.Signal), reread func()) *interrupts {
+// listen begins to listen. HUP stays ignored under nohup.
+func listen(drain, abandon func(os.Signal), reread rereading) *interrupts {
 	return listenAlso(!signal.Ignored(syscall.SIGHUP), drain, abandon, reread)
 }
 
 // listenAlso is listen with HUP or without it. Under nohup HUP never drains, since it does not tell a terminal that went
 // away.
-func listenAlso(hup bool, drain, abandon func(os.Signal), reread func()) *interrupts {
+func listenAlso(hup bool, drain, abandon func(os.Signal), reread rereading) *interrupts {
 	i := &interrupts{
 		onDrain: drain, onAbandon: abandon, reread: reread,
 		signals: make(chan os.Signal, 2), done: make(chan struct{}), again: make(chan struct{}, 1),
 	}
-	if reread != nil {
+	if reread.read != nil {
 		i.hadTerminal = !signal.Ignored(syscall.SIGHUP) && hasTerminal()
-		i.wg.Go(i.rereadLoop)
+		ctx, end := context.WithCancel(context.Background())
+		i.endFollow = end
+		i.wg.Go(func() { reread.files.follow(ctx, i.again, reread.read) }) // apart from the loop: a disk that hangs must not hold interrupts up
 	}
 	signal.Notify(i.signals, os.Interrupt, syscall.SIGTERM)
 	if hup {
@@ -72,6 +81,9 @@ func (i *interrupts) stop() {
 	i.stopOnce.Do(func() {
 		signal.Stop(i.signals)
 		close(i.done)
+		if i.endFollow != nil {
+			i.endFollow()
+		}
 	})
 	i.wg.Wait()
 }
@@ -84,7 +96,7 @@ func (i *interrupts) loop() {
 			return
 		case sig := <-i.signals:
 			switch {
-			case sig == syscall.SIGHUP && i.reread != nil && !i.hungUp():
+			case sig == syscall.SIGHUP && i.reread.read != nil && !i.hungUp():
 				wake.Up(i.again)
 			case !drained:
 				drained = true
@@ -94,18 +106,6 @@ func (i *interrupts) loop() {
 				signal.Stop(i.signals)
 				return
 			}
-		}
-	}
-}
-
-// rereadLoop re-reads, apart from the loop: a disk that hangs must not keep interrupts away.
-func (i *interrupts) rereadLoop() {
-	for {
-		select {
-		case <-i.done:
-			return
-		case <-i.again:
-			i.reread()
 		}
 	}
 }

@@ -14,10 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -25,14 +22,13 @@ import (
 type simOptions struct {
 	listen     string
 	config     sim.Config
-	limits     sluice.Limits
-	others     rateLimits // of limits
+	limits     limitFlags
 	charge     string
 	retryAfter string
+	headers    string
 	storms     []string
 	changes    []string
 	keyEnv     string
-	shares     []string // names of flags that are shares of all
 }
 
 // newSim returns the command that serves the simulator of a provider over a socket.
@@ -40,122 +36,83 @@ func newSim(s *streams) *cobra.Command {
 	var o simOptions
 	cmd := &cobra.Command{
 		Use:   "sim",
-		Short: "Simulate a provider whose limits you choose",
-		Long: `Simulate the OpenAI, Anthropic, Gemini and Cohere APIs with the limits, latency and faults that you choose.
+		Short: "Simulate a provider with limits that you choose",
+		Long: `Simulate the OpenAI, Anthropic, Gemini and Cohere APIs and their Batch APIs, with limits, latency and faults that you
+choose. The path of a request selects the API.
 
-Gemini's tokens per minute count the input alone: choose them by --rate-limit itpm=N. The paths tell the APIs apart.
-The limits hold for all models and APIs together, which most providers have for each model.
-The Batch APIs of the first three are there as well, which the limits on calls do not touch: see the flags --batch-*.
-The address is printed on standard output. GET /stats tells what was called. An interrupt ends it.`,
+Limits hold for all models and APIs together. Gemini counts input tokens only: use --rate-limit itpm=N. The address is
+printed on standard output. GET /stats returns counts. An interrupt ends the simulator.`,
 		Example: `  sluice sim --rpm 500 --tpm 30000
-  sluice sim --listen 127.0.0.1:8080 --concurrent 8 --retry-after none
-  sluice sim --rpm 3000 --fault-500 0.05 --storm 3s-7s
-  sluice sim --rpm 600 --no-headers --change 30s:0.5
-  sluice sim --batch-latency 20s --batch-tokens 90000 --batch-fail 0.01 --batch-expire-every 5`,
+  sluice sim --listen 127.0.0.1:8080 --concurrency 8 --retry-after none
+  sluice sim --rpm 3000 --fault 500=0.05 --storm 3s-7s
+  sluice sim --rpm 600 --headers none --change 30s:0.5
+  sluice sim --batch-latency 20s --batch-limit tokens=90000 --batch-fault expire=5`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(cmd.Flags()); err != nil {
-				return err
-			}
 			return runSim(cmd.Context(), s, o)
 		},
 	}
-	o.register(cmd.Flags())
+	define(cmd, o.table()...)
 	return cmd
 }
 
-func (o *simOptions) register(fs *pflag.FlagSet) {
-	fs.SortFlags = false
-	c := &o.config
-	fs.StringVar(&o.listen, "listen", "127.0.0.1:0", "address to listen on; port 0 is any free one")
-	fs.IntVar(&o.limits.RPM, "rpm", 0, limits.Requests.Help()+" (0: no limit)")
-	fs.IntVar(&o.limits.TPM, "tpm", 0, limits.Tokens.Help()+" (0: no limit)")
-	o.others.limits = &o.limits
-	fs.Var(&o.others, rateLimitFlag, "another limit, as `NAME=N`: itpm, otpm, rpd, burst=2s (what a bucket holds; else 60s), or a fixed window: requests=100/10s, tokens=50000/30s (repeatable)")
-	fs.IntVar(&c.Concurrent, "concurrent", 0, "refuse calls above so many open ones (0: no limit)")
-	fs.IntVar(&c.Queue, "queue", 0, "serve so many at once and let the rest wait (0: no queue)")
-	fs.IntVar(&c.Contention, "contention", 0, "serve so many at full speed, and more of them slower (0: as many as come)")
-	fs.BoolVar(&c.FixedWindow, "fixed-window", false, "fill buckets once in the time of their burst in place of continuously")
-	fs.BoolVar(&c.Drained, "drained", false, "begin with empty buckets")
-	fs.StringArrayVar(&o.changes, "change", nil, "multiply the limits by a factor from an instant on, as AFTER:FACTOR (repeatable)")
-	fs.StringVar(&o.charge, "charge", "declared", "tokens charged: declared (max_tokens) or actual")
-	fs.BoolVar(&c.ChargeRefusals, "charge-refusals", false, "count refused calls against the requests, too")
-	fs.DurationVar(&c.Latency, "latency", 200*time.Millisecond, "time to the first byte")
-	fs.DurationVar(&c.PerToken, "per-token", 0, "time for every output token")
-	fs.Float64Var(&c.Jitter, "jitter", 0, "spread of the latency: sigma of a lognormal factor")
-	fs.IntVar(&c.OutputTokens, "output-tokens", 64, "length of an answer where max_tokens does not cut it")
-	fs.Float64Var(&c.OutputSigma, "output-sigma", 0, "spread of that length: sigma of a lognormal factor")
-	fs.StringVar(&o.retryAfter, "retry-after", "seconds", "what a refusal says of the wait: seconds, ms, date or none")
-	fs.BoolVar(&c.NoHeaders, "no-headers", false, "send no rate limit headers")
-	fs.BoolVar(&c.LateHeaders, "late-headers", false, "count what is left when the answer is sent, not when the call was let in")
-	fs.BoolVar(&c.DailyHeaders, "daily-headers", false, "state the day's requests in the headers, in place of the minute's (needs --rate-limit rpd=N)")
-	fs.BoolVar(&c.VagueBodies, "vague", false, "refusals say neither limit nor wait in their body")
-	o.share(fs, &c.Faults.ServerError, "fault-500", "share of calls answered 500")
-	o.share(fs, &c.Faults.Overloaded, "fault-529", "share of calls answered 529 (Anthropic) or 503 (OpenAI, Gemini)")
-	o.share(fs, &c.Faults.Reset, "fault-reset", "share of calls whose connection breaks before the answer")
-	o.share(fs, &c.Faults.Hang, "fault-hang", "share of calls never answered")
-	o.share(fs, &c.Faults.Cut, "fault-cut", "share of answers cut in the middle")
-	o.share(fs, &c.Faults.BadRequest, "fault-400", "share of requests answered 400, always the same ones")
-	o.share(fs, &c.Faults.Throttled, "fault-429", "share of calls answered 429 for no reason")
-	fs.StringArrayVar(&o.storms, "storm", nil, "refuse every call in that time, as FROM-TO[:STATUS] (repeatable)")
-	fs.IntVar(&c.SpentAfter, "spent-after", 0, "the account's money is spent after so many answers; calls that are open then are answered, too (0: never)")
-	o.registerBatches(fs)
-	fs.StringVar(&o.keyEnv, "key-env", "", "let in only the key that this environment variable holds")
-	fs.StringSliceVar(&c.Models, "models", nil, "serve these models only, separated by commas (absent: any)")
-	fs.Uint64Var(&c.Seed, "seed", 0, "decides all luck")
+// table returns the flags of sim.
+func (o *simOptions) table() []flagGroup {
+	c, b := &o.config, &o.config.Batches
+	o.listen, o.charge, o.retryAfter, o.headers = "127.0.0.1:0", "declared", "seconds", "normal"
+	c.Latency, c.OutputTokens, b.Latency = 200*time.Millisecond, 64, time.Second
+	return []flagGroup{
+		{"Server", []flag{
+			{name: "listen", field: &o.listen, metavar: "ADDR", help: "Listen here (port 0: a free one)", common: true},
+			{name: "key-env", field: &o.keyEnv, metavar: "NAME", help: "Accept only the key in this variable"},
+			{name: "seed", field: &c.Seed, metavar: "N", help: "Choose the random numbers"},
+		}},
+		{"Limits", slices.Concat(o.limits.flags("no limit"), []flag{
+			{name: "queue", field: &c.Queue, metavar: "N", help: "Serve N requests at once and queue the others"},
+			{name: "fixed-window", field: &c.FixedWindow, help: "Refill buckets at once when a window ends"},
+			{name: "drained", field: &c.Drained, help: "Start with empty buckets"},
+			{name: "change", field: &o.changes, metavar: "AFTER:FACTOR", help: "Multiply the limits, such as 30s:0.5 (repeatable)"},
+			{name: "charge", field: &o.charge, metavar: "declared|actual", help: "Count max_tokens, or the tokens of responses"},
+			{name: "charge-rejections", field: &c.ChargeRefusals, help: "Count rejected requests, too"},
+		})},
+		{"Responses", []flag{
+			{name: "latency", field: &c.Latency, metavar: "DURATION", help: "Set the time to the first byte", common: true},
+			{name: "per-token", field: &c.PerToken, metavar: "DURATION", help: "Set the time per output token"},
+			{name: "jitter", field: &c.Jitter, metavar: "SIGMA", help: "Vary the latency by a lognormal factor"},
+			{name: "output-tokens", field: countFrom(&c.OutputTokens, 1), help: "Set the length of responses", common: true},
+			{name: "retry-after", field: &o.retryAfter, metavar: "seconds|ms|date|none", help: "Choose how rejections state the wait"},
+			{name: "headers", field: &o.headers, metavar: "normal|none|late|daily", help: "Choose the rate limit headers", common: true},
+			{name: "vague", field: &c.VagueBodies, help: "State neither limit nor wait in the body of rejections"},
+		}},
+		{"Faults", []flag{
+			{name: "fault", field: o.faults(), metavar: "KIND=SHARE", help: "Fail a share: " + faultKinds, common: true},
+			{name: "storm", field: &o.storms, metavar: "FROM-TO[:STATUS]", help: "Reject all requests in this time (repeatable)"},
+			{name: "spent-after", field: &c.SpentAfter, metavar: "N", help: "Reject for spent credit after N responses"},
+		}},
+		{"Batch API", []flag{
+			{name: "batch-latency", field: &b.Latency, metavar: "DURATION", help: "Set the time from a batch's creation to its end"},
+			{name: "batch-limit", field: &namedValues{rows: []flag{
+				{name: "requests", field: &b.MaxRequests, help: "1000"}, {name: "bytes", field: &b.MaxBytes}, {name: "tokens", field: &b.EnqueuedTokens},
+				{name: "pending", field: &b.Pending}, {name: "per-hour", field: &b.PerHour},
+			}}, help: "Limit requests, bytes, tokens, pending or per-hour"},
+			{name: "batch-fault", field: &namedValues{rows: []flag{
+				{name: "line", field: shareOf(&b.Fail), help: "0.05"}, {name: "expire", field: &b.ExpireEvery}, {name: "fail", field: &b.FailEvery},
+				{name: "cut", field: &b.CutResults}, {name: "lost", field: &b.LoseResults}, {name: "list", field: &b.ListDelay}, {name: "drop", field: shareOf(&b.Drop)},
+			}}, metavar: "KIND=N", help: "Fail line, expire, fail, cut, lost, list or drop"},
+		}},
+	}
 }
 
-// registerBatches adds the flags of the Batch APIs.
-func (o *simOptions) registerBatches(fs *pflag.FlagSet) {
-	b := &o.config.Batches
-	fs.DurationVar(&b.Latency, "batch-latency", time.Second, "time from the creation of a batch to its end")
-	fs.IntVar(&b.MaxRequests, "batch-requests", 0, "requests that a batch may hold (0: as the provider)")
-	fs.IntVar(&b.MaxBytes, "batch-bytes", 0, "bytes that a batch may have (0: as the provider)")
-	fs.IntVar(&b.EnqueuedTokens, "batch-tokens", 0, "tokens of a model that may be enqueued in batches (0: no limit)")
-	fs.IntVar(&b.Pending, "batch-pending", 0, "requests that may wait in batches, of Anthropic (0: no limit)")
-	fs.IntVar(&b.PerHour, "batch-per-hour", 0, "batches in an hour (0: no limit)")
-	o.share(fs, &b.Fail, "batch-fail", "share of lines that fail: a third each by 400, 429 and 500")
-	fs.IntVar(&b.ExpireEvery, "batch-expire-every", 0, "every so many-th batch expires, half done (0: none)")
-	fs.IntVar(&b.FailEvery, "batch-fail-every", 0, "every so many-th batch fails as a whole (0: none)")
-	fs.IntVar(&b.CutResults, "batch-cut", 0, "cut the first so many downloads of every file of results")
-	fs.BoolVar(&b.LoseResults, "batch-lose-results", false, "files of results are gone, as after their time")
-	fs.DurationVar(&b.ListDelay, "batch-list-delay", 0, "time until a new batch or file shows in lists")
-	o.share(fs, &b.Drop, "batch-drop", "share of uploads and creations that are carried out and never answered")
-}
+const faultKinds = "500 529 400 429 reset hang cut"
 
-// share adds a flag that is a share of all.
-func (o *simOptions) share(fs *pflag.FlagSet, x *float64, name, usage string) {
-	fs.Float64Var(x, name, 0, usage)
-	o.shares = append(o.shares, name)
-}
-
-// check names the flag whose number makes no sense.
-func (o *simOptions) check(fs *pflag.FlagSet) (err error) {
-	fs.Visit(func(f *pflag.Flag) {
-		said := f.Value.String()
-		switch kind := f.Value.Type(); {
-		case err != nil:
-		case kind != "int" && kind != "float64" && kind != "duration":
-		case strings.HasPrefix(said, "-"):
-			err = fmt.Errorf("--%s %s is below zero", f.Name, said)
-		case said == "NaN" || said == "+Inf":
-			err = fmt.Errorf("--%s %s is not a number", f.Name, said)
-		case slices.Contains(o.shares, f.Name):
-			if x, _ := fs.GetFloat64(f.Name); x > 1 {
-				err = fmt.Errorf("--%s %s is more than all: a share is from 0 to 1", f.Name, said)
-			}
-		}
-	})
-	if err == nil && o.config.DailyHeaders && o.limits.RPD == 0 {
-		err = errors.New("--daily-headers needs --rate-limit rpd=N")
-	}
-	if err == nil && o.limits.TPD > 0 {
-		err = errors.New("--rate-limit tpd is not simulated")
-	}
-	if err != nil {
-		return usageError(err, "see sluice sim --help")
-	}
-	return nil
+// faults returns the flag of the shares of requests that fail.
+func (o *simOptions) faults() *namedValues {
+	f := &o.config.Faults
+	return &namedValues{rows: []flag{
+		{name: "500", field: shareOf(&f.ServerError), help: "0.05"}, {name: "529", field: shareOf(&f.Overloaded)},
+		{name: "400", field: shareOf(&f.BadRequest)}, {name: "429", field: shareOf(&f.Throttled)},
+		{name: "reset", field: shareOf(&f.Reset)}, {name: "hang", field: shareOf(&f.Hang)}, {name: "cut", field: shareOf(&f.Cut)},
+	}}
 }
 
 // runSim serves until a signal or the end of ctx.
@@ -174,7 +131,7 @@ func runSim(ctx context.Context, s *streams, o simOptions) error {
 		stats := server.Stats()
 		s.errorf("sluice sim: %s after %s calls, %s of them refused\n", sig, group(stats.Requests), group(stats.Throttled))
 		cancel()
-	}, func(os.Signal) {}, nil)
+	}, func(os.Signal) {}, rereading{})
 	defer signals.stop()
 
 	web := &http.Server{
@@ -223,27 +180,33 @@ func (o *simOptions) server() (*sim.Server, error) {
 // described is what the flags describe.
 func (o *simOptions) described() (c sim.Config, err error) {
 	c = o.config
-	for d, limit := range c.Limits() {
-		*limit = *o.limits.At(d)
+	told, err := o.limits.Limits()
+	switch {
+	case err != nil:
+		return c, err
+	case told.TPD > 0:
+		return c, usageError(errors.New("--rate-limit tpd is not simulated"), "leave it out")
+	case o.headers == "daily" && told.RPD == 0:
+		return c, usageError(errors.New("--headers daily needs --rate-limit rpd=N"), "add --rate-limit rpd=1000")
 	}
-	c.Burst, c.Requests, c.Tokens = cmp.Or(o.limits.Burst, time.Minute), o.limits.Requests, o.limits.Tokens
+	c.NoHeaders, c.LateHeaders, c.DailyHeaders = o.headers == "none", o.headers == "late", o.headers == "daily"
+	for d, limit := range c.Limits() {
+		*limit = *told.At(d)
+	}
+	c.Concurrency = told.Concurrency
+	c.Burst, c.Requests, c.Tokens = cmp.Or(told.Burst, time.Minute), told.Requests, told.Tokens
 	if c.Latency == 0 {
 		c.Latency = -1 // to sim, zero is the default
 	}
 	if c.Batches.Latency == 0 {
 		c.Batches.Latency = -1 // as above
 	}
-	if c.Charge.UnmarshalText([]byte(o.charge)) != nil {
-		return c, usageError(fmt.Errorf("--charge %s is not known", o.charge), "say declared or actual")
+	if err := c.Charge.UnmarshalText([]byte(o.charge)); err != nil {
+		return c, err
 	}
-	forms := map[string]sim.RetryAfterForm{
+	c.RetryAfter = map[string]sim.RetryAfterForm{
 		"seconds": sim.RetryAfterSeconds, "ms": sim.RetryAfterMillis, "date": sim.RetryAfterDate, "none": sim.RetryAfterNone,
-	}
-	form, ok := forms[o.retryAfter]
-	if !ok {
-		return c, usageError(fmt.Errorf("--retry-after %s is not known", o.retryAfter), "say seconds, ms, date or none")
-	}
-	c.RetryAfter = form
+	}[o.retryAfter]
 	for _, text := range o.storms {
 		storm, err := parseStorm(text)
 		if err != nil {

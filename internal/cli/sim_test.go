@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/sim"
@@ -28,9 +28,8 @@ func TestEveryFlagOfTheImitationIsItsOwn(t *testing.T) {
 		{"--rate-limit rpd=5", func(c *sim.Config) { c.RPD = 5 }},
 		{"--rate-limit requests=5/10s", func(c *sim.Config) { c.Requests = limits.Window{N: 5, Period: 10 * time.Second} }},
 		{"--rate-limit tokens=5/10s", func(c *sim.Config) { c.Tokens = limits.Window{N: 5, Period: 10 * time.Second} }},
-		{"--concurrent 5", func(c *sim.Config) { c.Concurrent = 5 }},
+		{"--concurrency 5", func(c *sim.Config) { c.Concurrency = 5 }},
 		{"--queue 5", func(c *sim.Config) { c.Queue = 5 }},
-		{"--contention 5", func(c *sim.Config) { c.Contention = 5 }},
 		{"--rate-limit burst=1.5s", func(c *sim.Config) { c.Burst = 1500 * time.Millisecond }},
 		{"--fixed-window", func(c *sim.Config) { c.FixedWindow = true }},
 		{"--drained", func(c *sim.Config) { c.Drained = true }},
@@ -38,41 +37,39 @@ func TestEveryFlagOfTheImitationIsItsOwn(t *testing.T) {
 			c.Changes = []sim.Change{{At: 30 * time.Second, Factor: 0.5}, {At: time.Minute, Factor: 2}}
 		}},
 		{"--charge actual", func(c *sim.Config) { c.Charge = limits.ChargeActual }},
-		{"--charge-refusals", func(c *sim.Config) { c.ChargeRefusals = true }},
+		{"--charge-rejections", func(c *sim.Config) { c.ChargeRefusals = true }},
 		{"--latency 5ms", func(c *sim.Config) { c.Latency = 5 * time.Millisecond }},
 		{"--per-token 5ms", func(c *sim.Config) { c.PerToken = 5 * time.Millisecond }},
 		{"--jitter 0.5", func(c *sim.Config) { c.Jitter = 0.5 }},
 		{"--output-tokens 5", func(c *sim.Config) { c.OutputTokens = 5 }},
-		{"--output-sigma 0.5", func(c *sim.Config) { c.OutputSigma = 0.5 }},
 		{"--retry-after ms", func(c *sim.Config) { c.RetryAfter = sim.RetryAfterMillis }},
-		{"--no-headers", func(c *sim.Config) { c.NoHeaders = true }},
-		{"--late-headers", func(c *sim.Config) { c.LateHeaders = true }},
-		{"--daily-headers", func(c *sim.Config) { c.DailyHeaders = true }},
+		{"--headers none", func(c *sim.Config) { c.NoHeaders = true }},
+		{"--headers late", func(c *sim.Config) { c.LateHeaders = true }},
+		{"--headers daily --rate-limit rpd=5", func(c *sim.Config) { c.DailyHeaders, c.RPD = true, 5 }},
 		{"--vague", func(c *sim.Config) { c.VagueBodies = true }},
-		{"--fault-500 0.5", func(c *sim.Config) { c.Faults.ServerError = 0.5 }},
-		{"--fault-529 0.5", func(c *sim.Config) { c.Faults.Overloaded = 0.5 }},
-		{"--fault-reset 0.5", func(c *sim.Config) { c.Faults.Reset = 0.5 }},
-		{"--fault-hang 0.5", func(c *sim.Config) { c.Faults.Hang = 0.5 }},
-		{"--fault-cut 0.5", func(c *sim.Config) { c.Faults.Cut = 0.5 }},
-		{"--fault-400 0.5", func(c *sim.Config) { c.Faults.BadRequest = 0.5 }},
-		{"--fault-429 0.5", func(c *sim.Config) { c.Faults.Throttled = 0.5 }},
+		{"--fault 500=0.5", func(c *sim.Config) { c.Faults.ServerError = 0.5 }},
+		{"--fault 529=0.5", func(c *sim.Config) { c.Faults.Overloaded = 0.5 }},
+		{"--fault reset=0.5", func(c *sim.Config) { c.Faults.Reset = 0.5 }},
+		{"--fault hang=0.5", func(c *sim.Config) { c.Faults.Hang = 0.5 }},
+		{"--fault cut=0.5", func(c *sim.Config) { c.Faults.Cut = 0.5 }},
+		{"--fault 400=0.5", func(c *sim.Config) { c.Faults.BadRequest = 0.5 }},
+		{"--fault 429=0.5", func(c *sim.Config) { c.Faults.Throttled = 0.5 }},
 		{"--storm 3s-7s:529", func(c *sim.Config) { c.Storms = []sim.Storm{{From: 3 * time.Second, To: 7 * time.Second, Status: 529}} }},
 		{"--spent-after 5", func(c *sim.Config) { c.SpentAfter = 5 }},
 		{"--batch-latency 5s", func(c *sim.Config) { c.Batches.Latency = 5 * time.Second }},
-		{"--batch-requests 5", func(c *sim.Config) { c.Batches.MaxRequests = 5 }},
-		{"--batch-bytes 5", func(c *sim.Config) { c.Batches.MaxBytes = 5 }},
-		{"--batch-tokens 5", func(c *sim.Config) { c.Batches.EnqueuedTokens = 5 }},
-		{"--batch-pending 5", func(c *sim.Config) { c.Batches.Pending = 5 }},
-		{"--batch-per-hour 5", func(c *sim.Config) { c.Batches.PerHour = 5 }},
-		{"--batch-fail 0.5", func(c *sim.Config) { c.Batches.Fail = 0.5 }},
-		{"--batch-expire-every 5", func(c *sim.Config) { c.Batches.ExpireEvery = 5 }},
-		{"--batch-fail-every 5", func(c *sim.Config) { c.Batches.FailEvery = 5 }},
-		{"--batch-cut 5", func(c *sim.Config) { c.Batches.CutResults = 5 }},
-		{"--batch-lose-results", func(c *sim.Config) { c.Batches.LoseResults = true }},
-		{"--batch-list-delay 5s", func(c *sim.Config) { c.Batches.ListDelay = 5 * time.Second }},
-		{"--batch-drop 0.5", func(c *sim.Config) { c.Batches.Drop = 0.5 }},
+		{"--batch-limit requests=5", func(c *sim.Config) { c.Batches.MaxRequests = 5 }},
+		{"--batch-limit bytes=5", func(c *sim.Config) { c.Batches.MaxBytes = 5 }},
+		{"--batch-limit tokens=5", func(c *sim.Config) { c.Batches.EnqueuedTokens = 5 }},
+		{"--batch-limit pending=5", func(c *sim.Config) { c.Batches.Pending = 5 }},
+		{"--batch-limit per-hour=5", func(c *sim.Config) { c.Batches.PerHour = 5 }},
+		{"--batch-fault line=0.5", func(c *sim.Config) { c.Batches.Fail = 0.5 }},
+		{"--batch-fault expire=5", func(c *sim.Config) { c.Batches.ExpireEvery = 5 }},
+		{"--batch-fault fail=5", func(c *sim.Config) { c.Batches.FailEvery = 5 }},
+		{"--batch-fault cut=5", func(c *sim.Config) { c.Batches.CutResults = 5 }},
+		{"--batch-fault lost=1", func(c *sim.Config) { c.Batches.LoseResults = true }},
+		{"--batch-fault list=5s", func(c *sim.Config) { c.Batches.ListDelay = 5 * time.Second }},
+		{"--batch-fault drop=0.5", func(c *sim.Config) { c.Batches.Drop = 0.5 }},
 		{"--key-env SIM_TEST_KEY", func(c *sim.Config) { c.Key = "any-key-of-a-test" }},
-		{"--models a,b", func(c *sim.Config) { c.Models = []string{"a", "b"} }},
 		{"--seed 5", func(c *sim.Config) { c.Seed = 5 }},
 	}
 	plain := sim.Config{Burst: time.Minute, Latency: 200 * time.Millisecond, OutputTokens: 64, Batches: sim.Batches{Latency: time.Second}}
@@ -87,7 +84,7 @@ func TestEveryFlagOfTheImitationIsItsOwn(t *testing.T) {
 	}
 	for field, value := range reflect.ValueOf(all).Fields() {
 		switch field.Name {
-		case "RefusalLatency", "NoStats", "AdminKey": // have none
+		case "RefusalLatency", "NoStats", "AdminKey", "Contention", "OutputSigma", "Models": // have none
 		default:
 			if value.IsZero() {
 				t.Errorf("no flag sets %s", field.Name)
@@ -105,9 +102,9 @@ func TestEveryFlagOfTheImitationIsItsOwn(t *testing.T) {
 func describedBy(t *testing.T, args string) sim.Config {
 	t.Helper()
 	var o simOptions
-	fs := pflag.NewFlagSet("sim", pflag.ContinueOnError)
-	o.register(fs)
-	if err := fs.Parse(strings.Fields(args)); err != nil {
+	cmd := &cobra.Command{RunE: func(*cobra.Command, []string) error { return nil }}
+	define(cmd, o.table()...)
+	if err := cmd.Flags().Parse(strings.Fields(args)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := o.described()

@@ -35,17 +35,15 @@ func newStatus(s *streams) *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
 		Use:   "status [OUT.jsonl|DIR]",
-		Short: "Say how a run stands, from another terminal",
-		Long: `Say how a run stands, from another terminal: by the file OUT.jsonl.state.json beside its output, or by the state in the
-directory of sluice exec.
+		Short: "Print the state of a run, from another terminal",
+		Long: `Print the state of a run: of the output of run, or of the directory of exec. Batches that are pending at a Batch API are
+listed, too.
 
-Of a run by way of a Batch API it lists the batches that are pending there, also when no process waits for them.
+Without an argument, the runs of this directory are listed. With --redis, accounts with their members and lanes are
+listed, and runs with their queues and workers.
 
-Without an output it lists the runs whose state is in the directory, or in this one. With --redis it says what is shared by
-way of that engine: accounts with their members and lanes, and jobs with their queues and workers.
-
-Exit codes: 0 the run goes on, or all is done; 3 it has ended and left something, or some items failed; 1 there is no
-state; 2 usage.`,
+Exit codes: 0 the run continues, or all items are done; 3 it stopped with remaining or failed items; 1 there is no
+state.`,
 		Example: `  sluice status out.jsonl
   sluice status out.jsonl --watch
   sluice status .sluice-exec
@@ -56,11 +54,13 @@ state; 2 usage.`,
 			return o.run(cmd.Context(), s, strings.Join(args, ""))
 		},
 	}
-	fs := cmd.Flags()
-	fs.SortFlags = false
-	registerEngine(fs, &o.shared.url, "say what is shared by way of this Redis or Valkey (its password is read from $"+redisPassword+")")
-	fs.BoolVar(&o.watch, "watch", false, "say it again every second, until the run has ended; with --redis every two, until it is interrupted")
-	fs.BoolVar(&o.asJSON, "json", false, "print one JSON document (with --watch, one line each)")
+	redis := o.shared.flag()
+	redis.help, redis.common = "Show what is shared by this Redis", true
+	define(cmd, flagGroup{"Output", []flag{
+		redis,
+		{name: "watch", field: &o.watch, help: "Print it again every second until the run ends", common: true},
+		{name: "json", field: &o.asJSON, help: "Print one JSON document, or with --watch one per line", common: true},
+	}})
 	return cmd
 }
 
@@ -214,7 +214,7 @@ func (st *runStatus) leftHint(now time.Time) string {
 	case st.State.Status != work.Completed:
 		return st.resumeHint(now)
 	case failures(st.State) > 0:
-		return fmt.Sprintf("the same %s command with --retry-failed tries the failed items again", st.command())
+		return fmt.Sprintf("the same %s command with --redo failed tries the failed items again", st.command())
 	}
 	return ""
 }

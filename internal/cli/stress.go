@@ -1,11 +1,11 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +14,6 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/stress"
-	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -38,20 +37,17 @@ func newStress(s *streams) *cobra.Command {
 	var o stressOptions
 	cmd := &cobra.Command{
 		Use:   "stress --level " + strings.Join(stress.Levels(), "|"),
-		Short: "Put load on members that share few slots, and measure whether they keep what is promised",
-		Long: `Put load on members that share few slots, and measure whether they keep what is promised: no slot is lost, nobody waits
-for ever, nobody starves, a cancelled call leaves no trace, and what is counted is what was sent.
+		Short: "Load agents that share few slots, and check the promises",
+		Long: `Load agents that share few slots, and check the promises: no slot is lost, no request waits for ever, each agent gets its
+share, a cancelled request leaves no trace, and counts equal what was sent.
 
-  conservative   one member, then one after another
-  aggressive     as many members as slots, then more, then many more
-  chaos          cancellations, misuse, checkpoints, a provider that throttles, fails and stands still; then a
-                 conservative round, which must pass
-  hybrid         a campaign of phases in bursts, beside urgent reviews and a loop of tests
+  conservative   one agent, then one after the other
+  aggressive     as many agents as slots, then more, then many more
+  chaos          cancellations, misuse, checkpoints, faults; then a conservative round, which must pass
+  hybrid         a campaign of phases, beside urgent reviews and a loop of tests
 
-Calls go to an imitation in the same process, or to any endpoint that --base-url or --model names: there they cost money,
-as many as the slots let through in --duration, of up to 16 tokens each.
-
-The table is printed on standard output. Exit code 4 means that a threshold was missed, and names it.`,
+Requests go to a simulator in the process, or to the endpoint of --base-url or --model, where they cost money. Exit code
+4: a threshold was missed; the table names it.`,
 		Example: `  sluice stress --level conservative --duration 30s
   sluice stress --level aggressive --slots 8 --json
   sluice stress --level chaos --duration 1m --seed 7 --events events.jsonl
@@ -63,24 +59,30 @@ The table is printed on standard output. Exit code 4 means that a threshold was 
 			return runStress(cmd.Context(), s, &o)
 		},
 	}
-	o.register(cmd.Flags())
+	define(cmd, o.table()...)
 	return cmd
 }
 
-func (o *stressOptions) register(fs *pflag.FlagSet) {
-	fs.SortFlags = false
-	fs.StringVar(&o.level, "level", "", "conservative, aggressive, chaos or hybrid (required)")
-	fs.IntVar(&o.slots, "slots", stress.DefaultSlots, "calls that may be open at once")
-	fs.DurationVar(&o.duration, "duration", 0, "how long the load lasts (absent: 5m, 10m, 15m or 20m, by the level)")
-	fs.Uint64Var(&o.seed, "seed", 1, "decides when calls come, are cancelled and fail")
-	fs.DurationVar(&o.latency, "latency", stress.DefaultLatency, "how fast the imitation answers, and how closely arrivals follow (of an endpoint: as its first call took)")
-	o.account.registerTarget(fs)
-	fs.Lookup("model").Usage = "model to call (absent: the imitation)"
-	o.account.limits.registerFor(fs, limits.Requests, limits.Tokens)
-	fs.DurationVar(&o.timeout, "timeout", stress.DefaultTimeout, "time for one try")
-	fs.StringVar(&o.events, "events", "", "append every event to FILE, as JSON lines: sluice report --events FILE shows why")
-	fs.StringVar(&o.progress, "progress", progressAuto, "auto (on a terminal alone), plain, json or none")
-	fs.BoolVar(&o.asJSON, "json", false, "print one JSON document in place of the table")
+// table returns the flags of stress.
+func (o *stressOptions) table() []flagGroup {
+	o.slots, o.seed, o.latency, o.timeout, o.progress = stress.DefaultSlots, 1, stress.DefaultLatency, stress.DefaultTimeout, progressAuto
+	return []flagGroup{
+		{"Load", []flag{
+			{name: "level", field: &o.level, metavar: strings.Join(stress.Levels(), "|"), help: "Choose the load", common: true},
+			{name: "slots", field: countFrom(&o.slots, 1), help: "Let N requests be in flight at once", common: true},
+			{name: "duration", field: &o.duration, metavar: "DURATION", help: "Set how long the load lasts (default: 5m to 20m by level)", common: true},
+			{name: "seed", field: &o.seed, metavar: "N", help: "Choose the random numbers", common: true},
+			{name: "latency", field: durationAbove(&o.latency), help: "Set how fast the simulator responds"},
+		}},
+		{"Provider", append(o.account.target(), slices.Concat(o.account.limits.flags("learned")[:2], []flag{
+			{name: "timeout", field: durationAbove(&o.timeout), help: "Limit one attempt"},
+		})...)},
+		{"Watching", []flag{
+			{name: "events", field: &o.events, metavar: "FILE", help: "Append every event to FILE"},
+			{name: "progress", field: &o.progress, metavar: strings.Join(progressWays(), "|"), help: "Choose how progress is shown"},
+			{name: "json", field: &o.asJSON, help: "Print one JSON document", common: true},
+		}},
+	}
 }
 
 // runStress is the stress command.
@@ -121,20 +123,11 @@ func (o *stressOptions) check() error {
 	if o.level == "" {
 		return usageError(errors.New("no level: --level is missing"), "it is one of %s", strings.Join(stress.Levels(), ", "))
 	}
-	if err := cmp.Or(checkWord("level", o.level), checkWord("progress", o.progress)); err != nil {
-		return err
-	}
 	switch {
-	case o.slots < 1:
-		return usageError(fmt.Errorf("--slots %d is below one", o.slots), "say how many calls may be open at once, such as --slots 5")
 	case o.slots > mostSlots:
 		return usageError(fmt.Errorf("--slots %d is above %d", o.slots, mostSlots), "there are eight members to a slot: say fewer")
 	case o.flags.Changed("duration") && o.duration < stress.MinDuration:
 		return usageError(fmt.Errorf("--duration %s is below %s", o.duration, stress.MinDuration), "say how long the load lasts, such as --duration 30s")
-	case o.latency <= 0:
-		return usageError(fmt.Errorf("--latency %s is not above zero", o.latency), "say how long an answer takes, such as --latency 100ms")
-	case o.timeout <= 0:
-		return usageError(fmt.Errorf("--timeout %s is not above zero", o.timeout), "say how long one try may take, such as --timeout 2m")
 	}
 	if o.account.provider == "sim" && o.account.baseURL != "" {
 		return usageError(errors.New("--base-url has no meaning for --provider sim, which is built in"),
@@ -163,7 +156,7 @@ func (o *stressOptions) endpoint(s *streams, cfg *stress.Config) (*accounts, err
 	if o.account.model == "" {
 		return nil, usageError(errors.New("no model: --model is missing"), "say which model to call, such as --model gpt-4o-mini")
 	}
-	o.account.limits.limits.Concurrent = o.slots
+	o.account.limits.limits.Concurrency = o.slots
 	a, err := o.account.open(sluice.Config{}, s)
 	if err != nil {
 		return nil, err

@@ -241,7 +241,13 @@ func (sum *summary) printRun(s *streams) {
 	}
 	s.row("this run", "%s", prose.Fields(count(sum.ran, "item")+" in "+span(wall), rate,
 		prose.If(sum.Throttles, "rate-limited "+prose.Times(sum.Throttles))))
-	sum.printReuse(s)
+	// An item without a result when the run stopped can be a hit in a later run.
+	if all := min(sum.Cached+sum.misses, sum.ran-sum.Deduplicated); all > 0 {
+		s.row("cache", "%s hits of %s", group(sum.Cached), group(all))
+	}
+	if sum.Deduplicated > 0 {
+		s.row("equal", "%s of %s items have the result of an equal request", group(sum.Deduplicated), group(sum.ran))
+	}
 	sum.Via.print(s)
 	if sum.Attempts == 0 && sum.Throttles == 0 {
 		return

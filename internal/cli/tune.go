@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 
@@ -78,10 +77,7 @@ func (a *accounts) shapeBy(c *sluice.Config, p provider.Provider, label string, 
 }
 
 // rereads reports whether limits are of files, so that reading them again makes sense.
-func (a *accounts) rereads() bool {
-	name := a.settings.file.Name
-	return name != "" && name != os.DevNull || a.flags.settings.limits != ""
-}
+func (a *accounts) rereads() bool { return a.settings.file.Name != "" }
 
 // reread reads the files of limits again and lets their ceilings hold as if the run began now: flags win. It says what came of it.
 // An error has changed nothing.
@@ -179,36 +175,23 @@ func ceiling(limit limits.Window, d limits.Dimension) string {
 // reread reads the files that the settings are of again, and returns settings that differ in limits alone. What else
 // changed there it says.
 func (s *settings) reread(f *settingsFlags) (next *settings, said []string, err error) {
-	next = &settings{registry: s.registry, tier: s.tier, file: s.file}
-	if name := s.file.Name; name != "" {
-		if next.file, err = config.Load(name); err != nil {
-			return nil, nil, err
-		}
-		if next.file.DiffersFrom(s.file) {
-			said = append(said, name+": only its limits are re-read; what else changed there holds from the next start")
-		}
-		next.limits, next.from = next.file.Limits, name
-	}
-	if f.limits == "" {
-		return next, said, nil
-	}
-	own, err := config.LoadLimits(f.limits)
-	if err != nil {
+	next = &settings{registry: s.registry, tier: s.tier}
+	names, _ := f.names()
+	if next.file, err = config.Load(names...); err != nil {
 		return nil, nil, err
 	}
-	if own == nil {
-		return nil, nil, fmt.Errorf("%s has no limits", f.limits)
+	if next.file.DiffersFrom(s.file) {
+		said = append(said, next.file.Name+": only its limits are re-read; what else changed there holds from the next start")
 	}
-	next.limits, next.from, next.asked = own, f.limits, true
 	return next, said, nil
 }
 
-// rereader returns what re-reads the limits and says what came of it; nil where no file has any.
-func (r *batchRun) rereader() func() {
+// rereading has the limits of the files read again while the run works, and says what changed.
+func (r *batchRun) rereading() rereading {
 	if !r.accounts.rereads() {
-		return nil
+		return rereading{}
 	}
-	return func() {
+	return rereading{r.accounts.settings.files, func() fileStates {
 		said, err := r.accounts.reread()
 		if err != nil {
 			r.s.errorf("sluice: warning: limits stay as they are: %s\n", err)
@@ -216,5 +199,6 @@ func (r *batchRun) rereader() func() {
 		for _, line := range said {
 			r.s.errorf("sluice: %s\n", line)
 		}
-	}
+		return nil
+	}}
 }

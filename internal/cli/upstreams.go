@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/spf13/pflag"
-
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/pricing"
@@ -18,19 +16,6 @@ import (
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
-
-// upstreamFlags say which upstreams of the settings get the calls.
-type upstreamFlags struct {
-	names  []string
-	prefer string
-	choose bool // there is --upstream
-}
-
-func (f *upstreamFlags) register(fs *pflag.FlagSet) {
-	f.choose = true
-	fs.StringArrayVar(&f.names, "upstream", nil, "use this upstream of the file of settings, and no others that are not named (repeatable)")
-	fs.StringVar(&f.prefer, "prefer", "", "of several upstreams, which gets a call: soonest or cost (absent: soonest)")
-}
 
 // upstreams are those of the settings, and what came of them.
 type upstreams struct {
@@ -56,14 +41,14 @@ type upstreamSummary struct {
 
 // openUpstreams makes ready the upstreams of the settings, if there are any and no flag says where calls go. What is left out
 // later is told to say.
-func (a *accounts) openUpstreams(f *upstreamFlags, attempts int, say func(provider.Exclusion)) error {
-	chosen, err := a.chooseUpstreams(f)
+func (a *accounts) openUpstreams(attempts int, say func(provider.Exclusion)) error {
+	chosen, err := a.chooseUpstreams()
 	if err != nil || len(chosen) == 0 {
 		return err
 	}
-	cfg := provider.UpstreamsConfig{Registry: a.settings.registry, Attempts: attempts, MaxThrottles: a.flags.mostThrottles(), Excluded: say}
-	if err := cfg.Prefer.UnmarshalText([]byte(f.prefer)); err != nil {
-		return usageError(fmt.Errorf("--prefer: %w", err), "leave it out to have each call go where it can start soonest")
+	cfg := provider.UpstreamsConfig{Registry: a.settings.registry, Attempts: attempts, MaxThrottles: a.settings.maxThrottles(), Excluded: say}
+	if err := cfg.Prefer.UnmarshalText([]byte(a.settings.file.Prefer)); err != nil {
+		return err
 	}
 	ups := &upstreams{labels: make(map[string]string), models: make(map[string]map[string]bool), done: make(map[string]*upstreamSummary)}
 	labels := make(map[string]bool)
@@ -73,7 +58,7 @@ func (a *accounts) openUpstreams(f *upstreamFlags, attempts int, say func(provid
 	a.shares = len(labels)
 	schedulers := make(map[string]*sluice.Scheduler) // by account
 	for _, up := range chosen {
-		made, err := a.upstream(up, f)
+		made, err := a.upstream(up)
 		if err != nil {
 			return err
 		}
@@ -122,53 +107,19 @@ func (u *upstreams) named(label string, up *provider.Upstream, known *provider.R
 // accountLabel names the account of an upstream: its own has its name, which is nobody's account by the sign before it.
 func accountLabel(up config.Upstream) string { return cmp.Or(up.Account, "="+up.Name) }
 
-// chooseUpstreams returns the upstreams that are to be used: none if flags say where calls go.
-func (a *accounts) chooseUpstreams(f *upstreamFlags) ([]config.Upstream, error) {
+// chooseUpstreams returns the upstreams of the settings: none if a flag names a provider or an address.
+func (a *accounts) chooseUpstreams() ([]config.Upstream, error) {
 	s, all := a.settings, a.settings.file.Upstreams
-	elsewhere := ""
 	switch {
-	case a.flags.provider != "":
-		elsewhere = "--provider"
-	case a.flags.baseURL != "":
-		elsewhere = "--base-url"
-	}
-	asked := ""
-	switch {
-	case len(f.names) > 0:
-		asked = "--upstream"
-	case f.prefer != "":
-		asked = "--prefer"
-	}
-	switch {
-	case len(all) == 0 && asked != "":
-		return nil, usageError(fmt.Errorf("%s has no meaning without upstreams", asked), "write them below upstreams: in a file, and name that by --config")
 	case len(all) == 0:
 		return nil, nil
-	case elsewhere != "" && asked != "":
-		return nil, usageError(fmt.Errorf("both %s and %s say where calls go", asked, elsewhere), "leave one of them out")
-	case elsewhere != "":
-		s.note(fmt.Sprintf("the upstreams of %s are left out: %s says where calls go", s.file.Name, elsewhere))
+	case a.flags.provider != "" || a.flags.baseURL != "":
+		s.note(fmt.Sprintf("the upstreams of %s are left out: a flag names the provider", s.file.Name))
 		return nil, nil
-	case s.found:
-		return nil, usageError(fmt.Errorf("%s has upstreams, and was not asked for", s.file.Name),
-			"they decide where keys are sent: look at them, and then name the file: --config %s; or name a --provider", s.file.Name)
 	case a.flags.keyEnv != "":
 		return nil, usageError(errors.New("--key-env has no meaning with upstreams"), "each names its own in key_env; or name a --provider")
 	}
-	if len(f.names) == 0 {
-		return all, nil
-	}
-	var names []string
-	for _, up := range all {
-		names = append(names, up.Name)
-	}
-	for _, name := range f.names {
-		if !slices.Contains(names, name) {
-			return nil, usageError(fmt.Errorf("--upstream: %s has none that is named %q%s", s.file.Name, name, provider.DidYouMean(provider.Nearest(name, names))),
-				"it is one of %s", strings.Join(names, ", "))
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(up config.Upstream) bool { return !slices.Contains(f.names, up.Name) }), nil
+	return all, nil
 }
 
 // described is what the settings say of an upstream, but for its keys and its Scheduler.
@@ -185,7 +136,7 @@ func (a *accounts) described(up config.Upstream) provider.Upstream {
 }
 
 // upstream makes what the settings say of one ready, but for its Scheduler.
-func (a *accounts) upstream(up config.Upstream, f *upstreamFlags) (provider.Upstream, error) {
+func (a *accounts) upstream(up config.Upstream) (provider.Upstream, error) {
 	made := a.described(up)
 	p := made.Provider
 	if up.KeyFile != "" {
@@ -199,7 +150,7 @@ func (a *accounts) upstream(up config.Upstream, f *upstreamFlags) (provider.Upst
 			return made, err
 		}
 		if key.Value == "" {
-			return made, a.noKey(up, name, f)
+			return made, a.noKey(up, name)
 		}
 		made.Keys = append(made.Keys, key)
 	}
@@ -213,7 +164,7 @@ func (a *accounts) upstream(up config.Upstream, f *upstreamFlags) (provider.Upst
 	case key.Value != "":
 		made.Keys = []provider.Key{key}
 	case len(p.KeyEnv) > 0 && !p.KeyOptional:
-		return made, a.noKey(up, p.KeyEnv[0], f)
+		return made, a.noKey(up, p.KeyEnv[0])
 	}
 	return made, nil
 }
@@ -225,15 +176,12 @@ func (a *accounts) at(up config.Upstream, field string, err error) error {
 	return file.At(fmt.Sprintf("upstreams[%d].%s", i, field), err)
 }
 
-func (a *accounts) noKey(up config.Upstream, name string, f *upstreamFlags) error {
+func (a *accounts) noKey(up config.Upstream, name string) error {
 	err := a.at(up, "key_env", fmt.Errorf("no key for upstream %s: %s", up.Name, a.unset(name)))
 	if _, filed := errors.AsType[*config.Error](err); !filed { // it is made of flags
 		return usageError(err, "export %s=..., or name another variable with --key-env, or try without a key: --provider sim", name)
 	}
-	if !f.choose {
-		return usageError(err, "export %s=..., or take that upstream out of the file", name)
-	}
-	return usageError(err, "export %s=..., or name those upstreams that are to be used: --upstream NAME", name)
+	return usageError(err, "export %s=..., or take that upstream out of the file", name)
 }
 
 // upstreamScheduler makes the Scheduler of an account, whose first upstream is made.

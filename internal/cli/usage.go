@@ -1,10 +1,9 @@
 package cli
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,85 +12,124 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// printUsage prints what cobra prints, with the examples at the end. Cobra's templates would keep all methods in the binary.
-func printUsage(cmd *cobra.Command) error {
-	flags := cmd.LocalFlags().FlagUsages()
-	var b strings.Builder
-	b.WriteString("Usage:")
-	if cmd.Runnable() {
-		b.WriteString("\n  " + cmd.UseLine())
+// Groups of commands in the help of sluice itself.
+const (
+	groupRun      = "run"
+	groupAgents   = "agents"
+	groupGateway  = "gateway"
+	groupPlan     = "plan"
+	groupAdvanced = "advanced"
+)
+
+// commandGroups returns the groups in their order.
+func commandGroups() []*cobra.Group {
+	return []*cobra.Group{
+		{ID: groupRun, Title: "Run"}, {ID: groupAgents, Title: "Agents"}, {ID: groupGateway, Title: "Gateway"},
+		{ID: groupPlan, Title: "Plan and diagnose"}, {ID: groupAdvanced, Title: "Advanced"},
 	}
-	if cmd.HasAvailableSubCommands() {
-		b.WriteString("\n  " + cmd.CommandPath() + " COMMAND\n\nCommands:")
-		for _, sub := range cmd.Commands() {
-			if sub.IsAvailableCommand() || sub.Name() == "help" {
-				fmt.Fprintf(&b, "\n  %-*s %s", sub.NamePadding(), sub.Name(), sub.Short)
+}
+
+// printHelp prints the help of a command: after -h one screen, otherwise all of it.
+func printHelp(cmd *cobra.Command, args []string) {
+	if cmd.HasAvailableSubCommands() && !cmd.HasParent() {
+		fmt.Fprint(cmd.OutOrStdout(), commandScreen(cmd))
+		return
+	}
+	brief := slices.Contains(args, "-h") && !slices.Contains(args, "--help")
+	var b strings.Builder
+	if brief {
+		b.WriteString(cmd.Short + "\n\n")
+	} else {
+		b.WriteString(cmp.Or(cmd.Long, cmd.Short) + "\n\n")
+	}
+	b.WriteString("Usage: " + cmd.UseLine() + "\n")
+	if examples := strings.Split(cmd.Example, "\n"); cmd.HasExample() {
+		if brief {
+			examples = examples[:min(2, len(examples))]
+		}
+		b.WriteString("\nExamples:\n" + strings.Join(examples, "\n") + "\n")
+	}
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			fmt.Fprintf(&b, "\n  %-*s %s", sub.NamePadding(), sub.Name(), sub.Short)
+		}
+	}
+	b.WriteString(flagHelp(cmd, brief))
+	if brief {
+		fmt.Fprintf(&b, "\nAll flags: %s --help\n", cmd.CommandPath())
+	}
+	fmt.Fprint(cmd.OutOrStdout(), b.String())
+}
+
+// commandScreen lists the commands.
+func commandScreen(root *cobra.Command) string {
+	var b strings.Builder
+	b.WriteString(root.Short + "\nUsage: sluice COMMAND        (help: sluice COMMAND -h)\nTry:   sluice run --provider sim prompts.txt -o out.jsonl\n\n")
+	for _, g := range root.Groups() {
+		b.WriteString(g.Title + ":\n")
+		for _, sub := range root.Commands() {
+			if sub.GroupID == g.ID && sub.IsAvailableCommand() {
+				fmt.Fprintf(&b, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
 			}
 		}
 	}
-	if flags != "" {
-		b.WriteString("\n\nFlags:\n" + strings.TrimRight(flags, " \n"))
-	}
-	if cmd.HasExample() {
-		b.WriteString("\n\nExamples:\n" + cmd.Example)
-	}
-	_, err := fmt.Fprintln(cmd.OutOrStderr(), b.String())
-	return err
+	return b.String()
 }
 
-// forms are what a flag's value looks like, by the flag's type.
-var forms = map[string]string{
-	"int":      "a whole number, such as 50000",
-	"uint64":   "a whole number from 0, such as 7",
-	"float64":  "a number, such as 0.5",
-	"duration": "a time with its unit, such as 2s or 1m30s",
-	"bool":     "true or false",
-}
+// widestFlag is how long a flag with its values is beside its description. The description of a longer one is on the next line.
+const widestFlag = 30
 
-// knownElsewhere are flags that other programs, or earlier versions, have for the purpose of one of ours.
-var knownElsewhere = map[string]string{
-	"quiet": "--progress none", "silent": "--progress none", "no-progress": "--progress none",
-	"out": "--output", "max-concurrency": "--concurrent", "max-workers": "--concurrent", "parallel": "--concurrent", "threads": "--concurrent",
-	"retries": "--attempts", "max-retries": "--attempts", "api-base": "--base-url", "endpoint": "--base-url", "api-key": "--key-env",
-	"forget-limits": "--ignore-pause",
-	"itpm":          "--rate-limit itpm=N", "otpm": "--rate-limit otpm=N", "rpd": "--rate-limit rpd=N", "tpd": "--rate-limit tpd=N",
-	"burst-seconds": "--rate-limit burst=2s", "burst": "--rate-limit burst=2s",
-}
-
-// flagOf is the name of a flag that may have a value behind it.
-func flagOf(text string) string {
-	name, _, _ := strings.Cut(strings.TrimPrefix(text, "--"), " ")
-	return name
-}
-
-// flagError says what is wrong with a flag in place of the words of Go's parsers.
-func flagError(cmd *cobra.Command, err error) error {
-	help := fmt.Sprintf("see %s --help", cmd.CommandPath())
-	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
-		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		var near []string
-		for _, name := range provider.Nearest(unknown.GetSpecifiedName(), names) {
-			near = append(near, "--"+name)
+// flagHelp lists the flags of a command, each with its default.
+func flagHelp(cmd *cobra.Command, brief bool) string {
+	type line struct{ group, left, right string }
+	var lines []line
+	width := 0
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		_, common := f.Annotations[commonOf]
+		if f.Name == "help" || brief && !common {
+			return
 		}
-		if elsewhere := knownElsewhere[unknown.GetSpecifiedName()]; elsewhere != "" && slices.Contains(names, flagOf(elsewhere)) {
-			near = []string{elsewhere}
+		left := "      --" + f.Name
+		if f.Shorthand != "" {
+			left = "  -" + f.Shorthand + ", --" + f.Name
 		}
-		return usageError(fmt.Errorf("%w%s", err, provider.DidYouMean(near)), "%s", help)
+		if f.NoOptDefVal == "" {
+			metavar := f.Value.Type()
+			if own := f.Annotations[metavarOf]; own != nil {
+				metavar = own[0]
+			}
+			left += " " + metavar
+		}
+		right := f.Usage
+		if brief {
+			right, _, _ = strings.Cut(right, " (default: ")
+		} else if f.DefValue != "" && f.NoOptDefVal == "" && !strings.Contains(right, "(default: ") {
+			right += " (default: " + f.DefValue + ")"
+		}
+		group := "Flags"
+		if own := f.Annotations[groupOf]; own != nil {
+			group = own[0]
+		}
+		if len(left) <= widestFlag {
+			width = max(width, len(left))
+		}
+		lines = append(lines, line{group, left, right})
+	})
+	var b strings.Builder
+	group := ""
+	for _, l := range lines {
+		if l.group != group && !brief {
+			b.WriteString("\n" + l.group + ":\n")
+		} else if group == "" {
+			b.WriteString("\nFlags:\n")
+		}
+		group = l.group
+		if len(l.left) > width {
+			l.left += "\n" + strings.Repeat(" ", width)
+		}
+		fmt.Fprintf(&b, "%-*s  %s\n", width, l.left, l.right)
 	}
-	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
-	if !ok {
-		return usageError(err, "%s", help)
-	}
-	flag := wrong.GetFlag()
-	if errors.Is(err, strconv.ErrRange) {
-		return usageError(fmt.Errorf("--%s %s is too large", flag.Name, wrong.GetValue()), "%s", help)
-	}
-	if form := forms[flag.Value.Type()]; form != "" {
-		return usageError(fmt.Errorf("--%s %s is not %s", flag.Name, wrong.GetValue(), form), "%s", help)
-	}
-	said := strings.TrimRight("--"+flag.Name+" "+wrong.GetValue(), " ")
-	return usageError(fmt.Errorf("%s: %w", said, wrong.Unwrap()), "%s", help)
+	return b.String()
 }
 
 // noCommand refuses arguments of the root, which are no command of it.

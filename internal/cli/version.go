@@ -25,7 +25,7 @@ func newVersion(s *streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print which Sluice this is",
+		Short: "Print the version",
 		Example: `  sluice version
   sluice version --json`,
 		Args: none,
@@ -36,7 +36,7 @@ func newVersion(s *streams) *cobra.Command {
 			return s.printVersion()
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	define(cmd, flagGroup{"Output", []flag{{name: "json", field: &asJSON, help: "Print one JSON document", common: true}}})
 	return cmd
 }
 

@@ -43,7 +43,8 @@ func viaLines(b *testing.B, form viaForm) {
 	const lines, each = 120_000, 5_000
 	limits := sim.Batches{Latency: time.Second, EnqueuedTokens: 2 * each * 5, Pending: 4 * each, Fail: 0.01, ExpireEvery: 20}
 	v := newViaBench(b, form, limits, lines)
-	v.args = []string{"--batch-requests", fmt.Sprint(each), "--batch-poll", "50ms", "--progress", "plain"}
+	v.args = []string{"--progress", "plain"}
+	v.bound(each)
 	began := time.Now()
 	cmd := v.start()
 	watched := watchMemory(cmd.Process.Pid)

@@ -102,7 +102,7 @@ func viaKills(t testing.TB, form viaForm, instants []viaInstant) {
 	const each = 10
 	lines := suite.Size(20, 60)*each + 40*each*len(instants)/5 // so that there is something left to do at the last of them
 	v := newViaBench(t, form, sim.Batches{Latency: 300 * time.Millisecond, EnqueuedTokens: 8 * each * 200}, lines)
-	v.args = []string{"--batch-requests", fmt.Sprint(each), "--batch-poll", "50ms", "--batch-tokens", fmt.Sprint(8 * each * 4)}
+	v.bound(each)
 	for _, instant := range instants {
 		cmd := v.start()
 		v.arm(instant, cmd)
@@ -270,10 +270,21 @@ func (v *viaBench) strike(call string, after bool) bool {
 	return false
 }
 
+// bound has batches of at most that many requests.
+func (v *viaBench) bound(requests int) {
+	v.Helper()
+	path := filepath.Join(v.dir, "bound.yaml")
+	text := fmt.Sprintf("providers: [{name: %s, batches: {requests: %d}}]\n", v.form.name, requests)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		v.Fatal(err)
+	}
+	v.args = append(v.args, "--config", path)
+}
+
 // start runs the command, always the same.
 func (v *viaBench) start() *run {
 	v.Helper()
-	args := append([]string{"run", "--provider", v.form.name, "--base-url", v.web.URL + v.form.base, "--via", "batch-api", v.in, "-o", v.out}, v.args...)
+	args := append([]string{"run", "--provider", v.form.name, "--base-url", v.web.URL + v.form.base, "--batch", v.in, "-o", v.out}, v.args...)
 	return launch(v, v.dir, v.form.key, args...)
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/prose"
 )
 
-// autoWords say what --via auto does.
+// autoWords say what --batch does.
 func autoWords(a *forecast.Auto) string {
 	took := shortTime(new(a.TimeS.Seconds()))
 	switch {

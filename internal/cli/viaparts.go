@@ -164,7 +164,7 @@ func pendingHint(all []parts.Status) string {
 	case f.Pending == 0:
 		return ""
 	case f.Lost == f.Pending:
-		return countBatches(f.Lost) + " lost: the same run command looks again, and with --resubmit-lost pays for them again"
+		return countBatches(f.Lost) + " lost: the same run command looks again, and with --redo lost pays for them again"
 	}
 	return "the same run command takes up what is pending, and with --cancel calls it off"
 }

@@ -77,7 +77,7 @@ func (e *exitError) explainPending(all []batch.Part, o *runOptions) {
 		join = "%w %s"
 	}
 	e.err = fmt.Errorf(join, e.err, text)
-	if o.via.cancel { // it is what is hinted otherwise
+	if o.cancel { // it is what is hinted otherwise
 		e.hint = cmp.Or(e.hint, "the same command goes on with it: "+o.command())
 		return
 	}
@@ -102,16 +102,16 @@ func (o *runOptions) calledOff(was, left int) string {
 
 // withoutCancel are the flags of a run that does what --cancel left, by the same way.
 func (o *runOptions) withoutCancel() *runOptions {
-	if !o.via.cancel {
+	if !o.cancel {
 		return o
 	}
 	less := *o
 	less.args = slices.DeleteFunc(slices.Clone(o.args), func(word string) bool {
 		name, _, _ := strings.Cut(word, "=")
-		return name == "--cancel" || name == "--resubmit-lost"
+		return name == "--cancel"
 	})
-	if !o.flags.Changed("via") {
-		less.args = append(less.args, "--via", batch.ViaBatchAPI.String())
+	if !o.batch {
+		less.args = append(less.args, "--batch")
 	}
 	return &less
 }

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
@@ -22,16 +22,12 @@ import (
 
 // workerOptions are the flags of the worker command.
 type workerOptions struct {
-	account   accountFlags
-	upstreams upstreamFlags
-	shared    sharedFlags
-	watch     watchFlags
-	job       string
-	maxItems  int
-	idleExit  time.Duration
-	progress  string
-	verbose   bool
-	events    string
+	account  accountFlags
+	shared   sharedFlags
+	watch    watchFlags
+	job      string
+	maxItems int
+	idleExit time.Duration
 }
 
 // newWorker returns the command that makes the calls of runs on other hosts.
@@ -39,55 +35,49 @@ func newWorker(s *streams) *cobra.Command {
 	var o workerOptions
 	cmd := &cobra.Command{
 		Use:   "worker --redis URL",
-		Short: "Make the calls of every `sluice run --distribute` at the same Redis or Valkey",
-		Long: `Make the calls of every sluice run --distribute at the same Redis or Valkey, of this host and others.
+		Short: "Send the requests of runs with --distribute at the same Redis",
+		Long: `Send the requests of runs with --distribute, of this host and others, at the same Redis or Valkey.
 
-Where calls go, with which key and headers, is said here and nowhere else: of a run come its requests, and how often and how
-long each may be tried. Workers with the same key and address share one quota. They come and go as they like: what one had
-when it died is given to others. The first interrupt lets open calls end and gives the rest back, the second abandons them.`,
+Key, address, headers and limits are those of the worker; requests, attempts and timeouts those of the run. Workers with
+the same key and address share one limit. They can start and stop at any time: another worker takes the items of one
+that died. The first interrupt waits for open requests and returns the others, the second aborts them.`,
 		Example: `  sluice worker --redis redis://10.0.0.5
   sluice worker --redis rediss://sluice@10.0.0.5 --rpm 500 --tpm 30000
-  sluice worker --redis redis://10.0.0.5 --base-url http://127.0.0.1:8000/v1 --concurrent 32
+  sluice worker --redis redis://10.0.0.5 --base-url http://127.0.0.1:8000/v1 --concurrency 32
   sluice worker --redis redis://10.0.0.5 --idle-exit 10m`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runWorker(cmd.Context(), s, &o)
 		},
 	}
-	o.register(cmd.Flags())
+	define(cmd, o.table()...)
 	return cmd
 }
 
-func (o *workerOptions) register(fs *pflag.FlagSet) {
-	fs.SortFlags = false
-	o.shared.register(fs)
-	fs.StringVar(&o.job, "job", "", "work for the run of this name alone (absent: for all that there are or will be)")
-	o.account.register(fs)
-	o.upstreams.register(fs)
-	fs.IntVar(&o.maxItems, "max-items", 0, "end after so many items (0: never)")
-	fs.DurationVar(&o.idleExit, "idle-exit", 0, "end when there was nothing to do for that long (0: never)")
-	fs.StringVar(&o.progress, "progress", progressAuto, "auto, plain, json or none")
-	fs.BoolVar(&o.verbose, "verbose", false, "say more on standard error")
-	fs.StringVar(&o.events, "events", "", "append every event of the scheduler to FILE, as JSON lines")
-	o.watch.register(fs)
+// table returns the flags of worker.
+func (o *workerOptions) table() []flagGroup {
+	watch := slices.DeleteFunc(o.watch.flags(), func(f flag) bool { return f.name == "json" })
+	redis := o.shared.flag()
+	redis.common, redis.help = true, "Take requests from this Redis"
+	return []flagGroup{
+		{"Queue", []flag{
+			redis,
+			{name: "job", field: &o.job, metavar: "NAME", help: "Work for this run alone (default: for all)", common: true},
+			{name: "max-items", field: countFrom(&o.maxItems, 1), help: "Exit after N items", common: true},
+			{name: "idle-exit", field: &o.idleExit, metavar: "DURATION", help: "Exit after this long without an item", common: true},
+		}},
+		{"Provider", append(o.account.target(), o.account.headerFlag(), o.account.settings.configFlag())},
+		{"Limits", o.account.limits.flags("learned")},
+		{"Watching", watch},
+	}
 }
 
-// check finds what is wrong with the flags.
+// check finds what is wrong with the flags together.
 func (o *workerOptions) check() error {
-	if err := checkWord("progress", o.progress); err != nil {
-		return err
+	if o.shared.url == "" {
+		return usageError(errors.New("a worker needs --redis, where runs leave their requests"), "name it: sluice worker --redis redis://HOST")
 	}
-	switch {
-	case o.shared.url == "":
-		return usageError(errors.New("a worker needs --redis, where runs leave their calls"), "name it: sluice worker --redis redis://HOST")
-	case o.maxItems < 0:
-		return usageError(fmt.Errorf("--max-items %d is below zero", o.maxItems), "leave it out to go on for ever")
-	case o.idleExit < 0:
-		return usageError(fmt.Errorf("--idle-exit %s is below zero", o.idleExit), "leave it out to wait for ever")
-	case o.events == "-":
-		return usageError(errors.New("--events needs a file"), "name one, such as --events events.jsonl")
-	}
-	return checkJob(o.job)
+	return cmp.Or(o.watch.check(), checkJob(o.job))
 }
 
 // workerRun is one run of a worker. It tells of its accounts as a batchRun does, and has no batch.
@@ -103,19 +93,19 @@ func runWorker(ctx context.Context, s *streams, o *workerOptions) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
-	w := &workerRun{o: o, batchRun: newBatchRun(s, &runOptions{account: o.account, args: s.args, events: o.events, verbose: o.verbose, progress: o.progress})}
+	w := &workerRun{o: o, batchRun: newBatchRun(s, &runOptions{account: o.account, args: s.args, watch: o.watch})}
 	recorded, err := w.record()
 	if err != nil {
 		return err
 	}
-	defer func() { recorded(err) }()
+	defer recorded()
 	watch, err := o.watch.open(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer func() { w.s.note(watch.close()) }()
 	w.observers = append(w.observers, watch.observers()...)
-	shared, err := o.shared.open(ctx, s, "worker", o.verbose)
+	shared, err := o.shared.open(ctx, s, "worker", o.watch.verbose)
 	if err != nil {
 		return err
 	}
@@ -139,15 +129,14 @@ const mostTries = 1 << 20
 
 // open makes ready where calls go.
 func (w *workerRun) open(shared *shared) (err error) {
-	w.o.account.maxThrottles = mostTries
 	if w.accounts, err = w.o.account.open(sluice.Config{Attempts: mostTries, Observer: &w.observers}, w.s); err != nil {
 		return err
 	}
-	w.accounts.shared = shared
-	if err := w.accounts.openUpstreams(&w.o.upstreams, mostTries, w.leftOut); err != nil {
+	w.accounts.shared, w.accounts.settings.file.MaxThrottles = shared, new(mostTries)
+	if err := w.accounts.openUpstreams(mostTries, w.leftOut); err != nil {
 		return errors.Join(err, w.accounts.Close())
 	}
-	w.accounts.explainLimits(w.s, w.o.verbose)
+	w.accounts.explainLimits(w.s, w.o.watch.verbose)
 	return nil
 }
 
@@ -166,7 +155,7 @@ func (w *workerRun) begin(ctx context.Context, shared *shared) (err error) {
 	cfg := batch.Config{
 		Provider: a.provider, Registry: a.settings.registry, BaseURL: a.flags.baseURL, Key: a.Key, Scheduler: a.Scheduler, Price: a.Price,
 		Transport: a.transport, ExtraHeader: a.headers, Workers: a.room.calls, Observer: &w.observers,
-		Logger: slog.New(&logHandler{s: w.s, verbose: w.o.verbose}),
+		Logger: slog.New(&logHandler{s: w.s, verbose: w.o.watch.verbose}),
 	}
 	if a.upstreams != nil {
 		cfg.Upstreams = a.upstreams.Upstreams
@@ -210,7 +199,7 @@ func (l *lanes) of(model string) limits.LaneSnapshot {
 
 // run works until it is stopped, or there is nothing to do. abandon ends ctx, which is also that of the source.
 func (w *workerRun) run(ctx context.Context, abandon func()) error {
-	p := startProgress(w.s, w.o.progress, w.status)
+	p := startProgress(w.s, w.o.watch.progress, w.status)
 	defer p.stop()
 	signals := listen(func(os.Signal) {
 		w.worker.Drain()
@@ -219,7 +208,7 @@ func (w *workerRun) run(ctx context.Context, abandon func()) error {
 		st := w.status()
 		w.abandoned, _, _ = st.sum()
 		abandon()
-	}, w.rereader())
+	}, w.rereading())
 	defer signals.stop()
 	rep, err := w.worker.Run(ctx)
 	var cause error
@@ -235,7 +224,7 @@ func (w *workerRun) run(ctx context.Context, abandon func()) error {
 
 // conclude says what the worker did, and returns what the program ends with.
 func (w *workerRun) conclude(rep work.Report, returned int, err error) error {
-	if w.o.progress != progressJSON {
+	if w.o.watch.progress != progressJSON {
 		line := fmt.Sprintf("%s done", group(rep.Done))
 		if rep.Failed > 0 {
 			line += fmt.Sprintf(", %s failed", group(rep.Failed))

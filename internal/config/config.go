@@ -7,7 +7,7 @@ package config
 
 import (
 	"bytes"
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +24,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/sluice-llm/sluice/internal/regular"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -40,11 +41,23 @@ type File struct {
 	// Upstreams are the ways to send calls, where there are several.
 	Upstreams []Upstream `yaml:"upstreams"`
 
+	// Tier names published limits that a run starts with. "": none.
+	Tier string `yaml:"tier"`
+
+	// Prefer chooses among upstreams. "": the one that can send a request soonest.
+	Prefer string `yaml:"prefer"`
+
+	// MaxThrottles is how often an item may be rate-limited. Nil: 20 times, in 10 minutes at least; 0: never.
+	MaxThrottles *int `yaml:"max_throttles"`
+
+	// Charge says which tokens count against a limit. "": as the provider does.
+	Charge string `yaml:"charge"`
+
 	// Serve is for a gateway. Nil: the file has nothing for one.
 	Serve *Serve `yaml:"serve"`
 
-	registry *provider.Registry
-	document *document // nil: there is none
+	registry  *provider.Registry
+	documents []*document // that the fields are of, the last first
 }
 
 // Registry returns the published registry with the file's providers laid over it.
@@ -55,21 +68,15 @@ func (f *File) Registry() *provider.Registry {
 	return f.registry
 }
 
-// Variables are those that the file's texts have the values of.
-func (f *File) Variables() Variables {
-	if f.document == nil {
-		return nil
-	}
-	return f.document.variables
-}
-
-// At returns err as one about the field of that path, where the file has it or what it is missing in.
+// At returns err as one about the field of that path, in the file that has it or what it is missing in.
 func (f *File) At(field string, err error) error {
-	if f.document == nil || f.document.body == nil {
-		return err
-	}
-	if wrong := f.document.wrong(field, err); wrong.Line > 0 {
-		return wrong
+	for _, d := range f.documents {
+		if d.body == nil {
+			continue
+		}
+		if wrong := d.wrong(field, err); wrong.Line > 0 {
+			return wrong
+		}
 	}
 	return err
 }
@@ -77,7 +84,7 @@ func (f *File) At(field string, err error) error {
 // DiffersFrom reports whether the file says anything else to a run but of limits.
 func (f File) DiffersFrom(g File) bool {
 	for _, file := range []*File{&f, &g} {
-		file.Name, file.Limits, file.Serve, file.registry, file.document = "", nil, nil, nil, nil
+		file.Name, file.Limits, file.Serve, file.registry, file.documents = "", nil, nil, nil, nil
 		file.Upstreams = slices.Clone(file.Upstreams)
 		for i := range file.Upstreams {
 			file.Upstreams[i].Limits = nil
@@ -89,24 +96,19 @@ func (f File) DiffersFrom(g File) bool {
 // largest is how large a file may be: many times what anybody writes by hand.
 const largest = 256 << 10
 
-// Load reads a file. An error about its content is an *Error.
-func Load(path string) (File, error) {
-	data, err := read(path)
-	if err != nil {
-		return File{}, err
+// Load reads files, of which a later one wins: each of its fields replaces that field of those before, and its providers come on top
+// of theirs. A document that `sluice find` wrote is taken for its limits. An error about their content is an *Error.
+func Load(paths ...string) (file File, err error) {
+	for _, path := range paths {
+		data, err := read(path)
+		if err != nil {
+			return File{}, err
+		}
+		if file, err = file.parse(path, data); err != nil {
+			return File{}, err
+		}
 	}
-	return Parse(path, data)
-}
-
-// LoadLimits reads the limits of a file, nil if it has none. Such files are passed on, and so must not hold providers or
-// upstreams, which say where keys go. One in JSON may say more beside its limits: what a command prints can be read. An error about its
-// content is an *Error.
-func LoadLimits(path string) (*Limits, error) {
-	data, err := read(path)
-	if err != nil {
-		return nil, err
-	}
-	return ParseLimits(path, data)
+	return file, nil
 }
 
 // isNull reports whether that is the device which holds nothing.
@@ -133,68 +135,77 @@ func read(path string) ([]byte, error) {
 }
 
 // Parse reads the content of a file of that name. The error is an *Error.
-func Parse(name string, data []byte) (File, error) {
-	d := document{name: name, lookup: os.LookupEnv}
+func Parse(name string, data []byte) (File, error) { return File{}.parse(name, data) }
+
+// parse returns the settings with the content of a file over them.
+func (f File) parse(name string, data []byte) (File, error) {
+	d := document{name: name}
 	if err := d.parse(data); err != nil {
 		return File{}, err
 	}
-	return d.read()
-}
-
-// ParseLimits reads the content of a file of limits. The error is an *Error.
-func ParseLimits(name string, data []byte) (*Limits, error) {
-	d := document{name: name}
-	if err := d.parse(data); err != nil {
-		return nil, err
-	}
-	if err := d.keepLimits(json.Valid(bytes.TrimPrefix(data, []byte(mark)))); err != nil {
-		return nil, err
-	}
-	file, err := d.read()
-	return file.Limits, err
-}
-
-// read returns what the tree says.
-func (d *document) read() (File, error) {
-	file := File{Name: d.name, document: d}
+	f.Name, f.documents = name, append([]*document{&d}, f.documents...)
 	if d.body == nil { // nothing, or comments alone
-		return file, nil
+		return f, nil
 	}
 	if err := d.checkSecrets(); err != nil {
 		return File{}, err
 	}
-	if err := d.expand(); err != nil {
+	d.keepLimits()
+	var own File
+	if err := d.decode(&own); err != nil {
 		return File{}, err
 	}
-	if err := d.decode(&file); err != nil {
+	before := f.Providers
+	f.Providers = own.Providers
+	f.Tier, f.Prefer, f.Charge = cmp.Or(own.Tier, f.Tier), cmp.Or(own.Prefer, f.Prefer), cmp.Or(own.Charge, f.Charge)
+	f.Limits, f.Serve, f.MaxThrottles = cmp.Or(own.Limits, f.Limits), cmp.Or(own.Serve, f.Serve), cmp.Or(own.MaxThrottles, f.MaxThrottles)
+	if own.Upstreams != nil {
+		f.Upstreams = own.Upstreams
+	}
+	if err := f.check(&d); err != nil {
 		return File{}, err
 	}
-	if file.Limits != nil {
-		if field, err := file.Limits.check(); err != nil {
-			return File{}, d.wrong("limits."+field, err)
+	f.Providers = slices.Concat(before, f.Providers)
+	return f, nil
+}
+
+// check refuses what cannot be, and completes the rest. Providers are those of the document.
+func (f *File) check(d *document) error {
+	if f.Limits != nil {
+		if field, err := f.Limits.check(); err != nil {
+			return d.wrong("limits."+field, err)
 		}
 	}
-	for i := range file.Providers {
-		for k := range file.Providers[i].Tiers {
-			if t := &file.Providers[i].Tiers[k]; t.Source == "" {
+	for i := range f.Providers {
+		for k := range f.Providers[i].Tiers {
+			if t := &f.Providers[i].Tiers[k]; t.Source == "" {
 				t.Source = d.name
 			}
 		}
 	}
-	if len(file.Providers) > 0 {
+	if len(f.Providers) > 0 {
 		var err error
-		file.registry, err = provider.Published().With(file.Providers...)
+		f.registry, err = f.Registry().With(f.Providers...)
 		if row, ok := errors.AsType[*provider.RowError](err); ok {
-			return File{}, d.wrong(fmt.Sprintf("providers[%d].%s", row.Row, row.Field), row.Err)
+			return d.wrong(fmt.Sprintf("providers[%d].%s", row.Row, row.Field), row.Err)
 		}
 	}
-	if field, err := file.checkUpstreams(); err != nil {
-		return File{}, d.wrong(field, err)
+	if f.MaxThrottles != nil && *f.MaxThrottles < 0 {
+		return d.wrong("max_throttles", errors.New("is below zero"))
 	}
-	if field, err := file.checkServe(); err != nil {
-		return File{}, d.wrong("serve."+field, err)
+	if err := new(limits.Charge).UnmarshalText([]byte(f.Charge)); f.Charge != "" && err != nil {
+		return d.wrong("charge", err)
 	}
-	return file, nil
+	if err := new(provider.Preference).UnmarshalText([]byte(f.Prefer)); err != nil {
+		return d.wrong("prefer", err)
+	}
+	if field, err := f.checkUpstreams(); err != nil {
+		return d.wrong(field, err)
+	}
+	if field, err := f.checkServe(); err != nil {
+		return d.wrong("serve."+field, err)
+	}
+	return nil
 }
 
 // mark is what some editors write at the beginning of a file.
@@ -205,9 +216,6 @@ type document struct {
 	name string
 	file *ast.File
 	body ast.Node // nil when there is nothing in it
-
-	lookup    func(string) (string, bool) // of variables
-	variables Variables
 }
 
 // parse makes the tree, and refuses what would make it too deep or too large.
@@ -245,26 +253,15 @@ func (d *document) parse(data []byte) (err error) {
 	return nil
 }
 
-// keepLimits refuses providers and upstreams, and takes out what is not limits where that is allowed.
-func (d *document) keepLimits(more bool) error {
+// keepLimits drops all but the limits of a document that find wrote.
+func (d *document) keepLimits() {
 	m, ok := d.body.(*ast.MappingNode)
-	if !ok {
-		return nil
+	named := func(name string) func(*ast.MappingValueNode) bool {
+		return func(v *ast.MappingValueNode) bool { return v.Key.GetToken().Value == name }
 	}
-	for _, v := range m.Values {
-		if key := v.Key.GetToken(); key.Value == "providers" || key.Value == "upstreams" || key.Value == "serve" {
-			return &Error{File: d.name, Line: line(key), Field: key.Value, Text: "a file of limits holds no " + key.Value + ", which decide where keys are sent or who may call",
-				hint: "look at them, and if they are right name the file by --config"}
-		}
+	if ok && (slices.ContainsFunc(m.Values, named("findings")) || slices.ContainsFunc(m.Values, named("recommended_workers"))) {
+		m.Values = slices.DeleteFunc(m.Values, func(v *ast.MappingValueNode) bool { return !named("limits")(v) })
 	}
-	if !more {
-		return nil
-	}
-	m.Values = slices.DeleteFunc(m.Values, func(v *ast.MappingValueNode) bool { return v.Key.GetToken().Value != "limits" })
-	if len(m.Values) == 0 {
-		d.body = nil
-	}
-	return nil
 }
 
 const (

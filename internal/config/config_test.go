@@ -23,9 +23,9 @@ func TestLimitsAreReadFromYAMLAndJSON(t *testing.T) {
 	want := &config.Limits{
 		Provider: "openai", Model: "gpt-4o",
 		Each: limits.Each[*config.Limit]{
-			RPM:        &config.Limit{Value: 500, Source: limits.SourceTold},
-			TPM:        &config.Limit{Value: 30000, Source: limits.SourceHeader, Confidence: 0.9, At: at},
-			Concurrent: &config.Limit{Value: 12, Source: limits.SourceMeasured},
+			RPM:         &config.Limit{Value: 500, Source: limits.SourceTold},
+			TPM:         &config.Limit{Value: 30000, Source: limits.SourceHeader, Confidence: 0.9, At: at},
+			Concurrency: &config.Limit{Value: 12, Source: limits.SourceMeasured},
 		},
 		BurstSeconds: &config.Limit{Value: 1.5, Source: limits.SourceAtLeast},
 	}
@@ -36,13 +36,13 @@ limits:
   model: gpt-4o
   rpm: 500
   tpm: {value: 30000, source: header, confidence: 0.9, at: 2026-11-21T10:00:00Z}
-  concurrent:
+  concurrency:
     value: 12
     source: measured
   burst_seconds: {value: 1.5, source: verified-at-least}
 `,
 		"json": `{"limits":{"provider":"openai","model":"gpt-4o","rpm":500,"tpm":{"value":30000,"source":"header","confidence":0.9,
-"at":"2026-11-21T10:00:00Z"},"concurrent":{"value":12,"source":"measured"},"burst_seconds":{"value":1.5,"source":"verified-at-least"}}}`,
+"at":"2026-11-21T10:00:00Z"},"concurrency":{"value":12,"source":"measured"},"burst_seconds":{"value":1.5,"source":"verified-at-least"}}}`,
 	} {
 		for _, form := range []string{text, "\xef\xbb\xbf" + text, strings.ReplaceAll(text, "\n", "\r\n"), "# by hand\n---\n" + text} {
 			f, err := config.Parse(name, []byte(form))
@@ -55,54 +55,18 @@ limits:
 		}
 	}
 	told, start := want.Split()
-	if told != (sluice.Limits{RPM: 500}) || start != (sluice.Limits{TPM: 30000, Concurrent: 12, Burst: 1500 * time.Millisecond}) {
+	if told != (sluice.Limits{RPM: 500}) || start != (sluice.Limits{TPM: 30000, Concurrency: 12, Burst: 1500 * time.Millisecond}) {
 		t.Errorf("told %+v, start %+v", told, start)
 	}
 }
 
-func TestFilesOfLimitsHoldNoProviders(t *testing.T) {
-	for name, text := range map[string]string{
-		"yaml":         "limits: {rpm: 5}\nproviders: [{name: openai, base_url: http://a/v1}]",
-		"json":         "{\"limits\": {\"rpm\": 5},\n\"providers\": []}",
-		"escaped json": "{\"limits\": {\"rpm\": 5},\n\"provider\\u0073\": []}",
-		"quoted yaml":  "limits: {rpm: 5}\n'providers': []",
-	} {
-		l, err := config.ParseLimits("x", []byte(text))
-		if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.Line != 2 || wrong.Hint() == "" {
-			t.Errorf("%s: %v, %v", name, l, err)
-		}
-	}
-}
-
-func TestLimitsStandBesideOtherThingsInJSONAlone(t *testing.T) {
-	more := []byte("\xef\xbb\xbf{\"slots\": 3, \"what_if\": [{\"limits\": 1}],\r\n\"limits\": {\"rpm\": 5}, \"note\": \"token=abcd1234efgh\"}\n")
-	if l, err := config.ParseLimits("x", more); err != nil || l == nil || l.RPM.Value != 5 {
-		t.Errorf("%v, %v", l, err)
-	}
-	if _, err := config.Parse("x", more); err == nil {
-		t.Error("settings have such fields, too")
-	}
-	if l, err := config.ParseLimits("x", []byte(`{"slots": 3}`)); l != nil || err != nil {
-		t.Errorf("%v, %v", l, err)
-	}
-	for text, want := range map[string]string{
-		"slots: 3\nlimits: {rpm: 5}":                               `x:1: unknown field "slots"`,
-		"{\"slots\": 3,\n\"limits\": {\"rpm\": 5, \"zzzzzz\": 6}}": `x:2: unknown field "zzzzzz"`,
-		"{\"slots\": 3,\n\"limits\": {\"rpm\": 0}}":                "x:2: limits.rpm: 0 is not a whole number above zero: leave out what is not known",
-	} {
-		if _, err := config.ParseLimits("x", []byte(text)); err == nil || err.Error() != want {
-			t.Errorf("%q: %v, want %s", text, err, want)
-		}
-	}
-}
-
 func TestEveryLimitIsItsOwn(t *testing.T) {
-	f, err := config.Parse("x", []byte("limits: {rpm: 1, tpm: 2, itpm: 3, otpm: 4, rpd: 5, tpd: 6, concurrent: 7, burst_seconds: 8}"))
+	f, err := config.Parse("x", []byte("limits: {rpm: 1, tpm: 2, itpm: 3, otpm: 4, rpd: 5, tpd: 6, concurrency: 7, burst_seconds: 8}"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	told, start := f.Limits.Split()
-	want := sluice.Limits{RPM: 1, TPM: 2, ITPM: 3, OTPM: 4, RPD: 5, TPD: 6, Concurrent: 7, Burst: 8 * time.Second}
+	want := sluice.Limits{RPM: 1, TPM: 2, ITPM: 3, OTPM: 4, RPD: 5, TPD: 6, Concurrency: 7, Burst: 8 * time.Second}
 	if told != want || start != (sluice.Limits{}) {
 		t.Errorf("%+v %+v", told, start)
 	}
@@ -387,17 +351,12 @@ func FuzzParse(f *testing.F) {
 		"limits: {rpm: 500, tpm: {value: 3, source: header, at: 2026-01-01T00:00:00Z}}\n",
 		"providers:\n  - name: x\n    base_url: http://a/v1\n    tiers:\n      - {tier: a, rpm: 3}\n",
 		"upstreams:\n  - {provider: openai, key_file: k, base_url: 'https://${PATH}/v1'}\nserve:\n  listen: 127.0.0.1:0\n  hosts: [$${a}]\n",
-		"serve: {models: {a: b}, deadlines: {queue: 1m}, bodies: {most: 1MiB}, origins: ['https://a']}\n", "serve:\n  hosts:\n  - |\n    ${HOME}\n",
+		"serve: {models: {a: b}, deadlines: {queue: 1m}, max_body_memory: 1MiB}\n",
 		`{"limits":{"rpm":{"value":1,"source":"told"}}}`, "limits:\r\n  rpm: 1\r\n", "\xef\xbb\xbf# x\n",
 	} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if _, err := config.ParseLimits("x", data); err != nil {
-			if _, ok := errors.AsType[*config.Error](err); !ok {
-				t.Errorf("limits: %q", err)
-			}
-		}
 		file, err := config.Parse("x", data)
 		if err == nil {
 			file.Registry()
@@ -424,5 +383,37 @@ func TestEveryLimitOfAFileIsReachedByItsName(t *testing.T) {
 		if *told.At(d) != 7 || start != (sluice.Limits{}) {
 			t.Errorf("%v: told %+v, start %+v", d, told, start)
 		}
+	}
+}
+
+// A later file wins, field by field; its providers come on top.
+func TestLaterFilesWin(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	first := write("a.yaml", "max_throttles: 3\nlimits: {rpm: 5, tpm: 100}\nproviders: [{name: mine, base_url: 'http://127.0.0.1:1/v1', dialect: openai}]")
+	second := write("b.yaml", "limits: {rpm: 7}\nupstreams: [{provider: mine, models: [m]}]")
+	f, err := config.Load(first, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Limits.RPM.Value != 7 || f.Limits.TPM != nil || *f.MaxThrottles != 3 || len(f.Upstreams) != 1 || len(f.Providers) != 1 {
+		t.Errorf("%+v", f)
+	}
+	if got := f.At("max_throttles", errors.New("x")).Error(); !strings.HasPrefix(got, first+":1:") {
+		t.Errorf("a field of the first file is named as %q", got)
+	}
+}
+
+// A document of find gives its limits and nothing else.
+func TestADocumentOfFindIsReadForItsLimits(t *testing.T) {
+	f, err := config.Parse("x.json", []byte(`{"findings": {"rpm": 1}, "slots": 3, "limits": {"rpm": {"value": 5, "source": "header"}}}`))
+	if err != nil || f.Limits.RPM.Value != 5 {
+		t.Errorf("%+v, %v", f.Limits, err)
 	}
 }

@@ -43,28 +43,38 @@ func (e *Error) Hint() string { return e.hint }
 // wrong is an error about the field of that path, or about what it is missing in.
 func (d *document) wrong(field string, err error) *Error {
 	at := 0
-	for path := field; at == 0 && path != ""; {
-		if p, err := yaml.PathString("$." + path); err == nil {
-			if n, err := p.FilterFile(d.file); err == nil && n != nil {
-				at = line(n.GetToken())
-			}
+	for path := field; at == 0 && path != ""; path = path[:max(strings.LastIndexAny(path, ".["), 0)] {
+		if n := d.node(path); n != nil {
+			at = line(n.GetToken())
 		}
-		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
 	}
 	hint := ""
 	if hinting, ok := errors.AsType[*cluster.Error](err); ok {
 		hint = hinting.Hint()
 	}
-	return &Error{File: d.name, Line: at, Field: provider.Redact(field), Text: provider.Redact(d.variables.Mask(err.Error())), hint: hint}
+	return &Error{File: d.name, Line: at, Field: provider.Redact(field), Text: provider.Redact(err.Error()), hint: hint}
+}
+
+// node is the value of the field of that path; nil if the document does not have it.
+func (d *document) node(path string) ast.Node {
+	p, err := yaml.PathString("$." + path)
+	if err != nil {
+		return nil
+	}
+	n, err := p.FilterFile(d.file)
+	if err != nil {
+		return nil
+	}
+	return n
 }
 
 // translate says in our words what the parser found.
 func (d *document) translate(err error) error {
 	var of yaml.Error
 	if !errors.As(err, &of) {
-		return &Error{File: d.name, Text: provider.Redact(d.variables.Mask(err.Error()))}
+		return &Error{File: d.name, Text: provider.Redact(err.Error())}
 	}
-	e := &Error{File: d.name, Line: line(of.GetToken()), Field: d.pathOf(of.GetToken()), Text: provider.Redact(d.variables.Mask(of.GetMessage()))}
+	e := &Error{File: d.name, Line: line(of.GetToken()), Field: d.pathOf(of.GetToken()), Text: provider.Redact(of.GetMessage())}
 	var unknown *yaml.UnknownFieldError
 	var mistyped *yaml.TypeError
 	var misshapen *yaml.UnexpectedNodeTypeError

@@ -19,7 +19,7 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 	if _, err := config.Load(path); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("settings: %v", err)
 	}
-	if _, err := config.LoadLimits(path); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+	if _, err := config.Load(path); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("limits: %v", err)
 	}
 }

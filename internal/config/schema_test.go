@@ -111,7 +111,7 @@ func TestTheSchemaAcceptsWhatIsRead(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "limits: {burst_seconds: 0.5}", "limits: {requests: 100/10s}", "limits: {rpm: {value: 5, source: measured, at: 2026-01-01T00:00:00Z}}", "providers: []", "upstreams: []", "serve: {}",
-		"serve: {prefer: cost, drain_timeout: 1h2m3.5s, bodies: {most: 1 GiB}}", "serve: {hosts: ['a:80', '[::1]'], origins: ['vscode-webview://x']}",
+		"prefer: cost", "serve: {drain_timeout: 1h2m3.5s, max_body_memory: 1 GiB}", "serve: {allow_host: ['a:80', '[::1]']}", "serve: {tenants: []}",
 	} {
 		if _, err := config.Parse("x", []byte(text)); err != nil {
 			t.Errorf("%s is not read: %v", text, err)
@@ -125,7 +125,8 @@ func TestTheSchemaAcceptsWhatIsRead(t *testing.T) {
 // What has the wrong shape is refused by both. What is wrong by what it means, such as an unknown provider, is for the parser.
 func TestTheSchemaRefusesWrongShapes(t *testing.T) {
 	_, s := schema(t)
-	up := "upstreams: [{provider: openai, "
+	up, sum := "upstreams: [{provider: openai, ", strings.Repeat("ab", 32)
+	tenant := "serve: {tenants: [{name: a, key_sha256: " + sum + ", "
 	for _, text := range []string{
 		"unknown: 1", "limits: {}", "limits: {tmp: 3}", "limits: {rpm: 0}", "limits: {rpm: 1.5}", "limits: {rpm: many}", "limits: {rpm: [1]}", "limits: {requests: 5}", "limits: {tokens: 5/m}", "limits: 5",
 		"limits: {rpm: {value: 3}}", "limits: {rpm: {value: 3, source: heard}}", "limits: {rpm: {value: 3, source: told, confidence: 2}}",
@@ -139,11 +140,13 @@ func TestTheSchemaRefusesWrongShapes(t *testing.T) {
 		up + "base_url: 'ftp://a'}]", up + "base_url: 'http://a/?b'}]", up + "key_env: not-a-variable}]", up + "key_env: [not-a-variable]}]", up + "key_env: A, key_file: b}]",
 		up + "models: 7}]", up + "models: []}]", up + "models: {}}]", up + "models: {a: ''}}]", up + "limits: {rpm: 0}}]", up + "limits: {rpm: 1, model: a}}]",
 		up + "limits: {rpm: 1, provider: a}}]", up + "price_in: 1}]", up + "price_in: -1, price_out: 1}]", up + "price_in: 1, price_out: 1e9}]",
-		"serve: 1", "serve: {listn: a}", "serve: {listen: 8787}", "serve: {listen: 127.0.0.1}", "serve: {metrics_listen: here}", "serve: {hosts: a}", "serve: {hosts: ['']}",
-		"serve: {hosts: ['https://a']}", "serve: {origins: [a]}", "serve: {origins: ['https://a/b']}", "serve: {models: [a]}", "serve: {models: {a: ''}}", "serve: {models: {'': a}}",
-		"serve: {prefer: fastest}", "serve: {passthrough: [{path: /v1/files, upstream: a, method: get}]}", "serve: {passthrough: [{path: /v1/files}]}", "serve: {deadlines: {queue: 30}}", "serve: {deadlines: {queue: -3s}}", "serve: {deadlines: {quee: 3s}}", "serve: {deadlines: 3s}",
-		"serve: {events: '-'}", "serve: {access_log: [a]}", "serve: {keys_file: {a: b}}",
-		"serve: {drain_timeout: soon}", "serve: {bodies: {most: 64}}", "serve: {bodies: {memory_total: 64MiBs}}", "serve: {bodies: {mots: 1MiB}}",
+		"serve: 1", "serve: {listn: a}", "serve: {listen: 8787}", "serve: {listen: 127.0.0.1}", "serve: {metrics: here}", "serve: {allow_host: a}", "serve: {allow_host: ['']}",
+		"serve: {allow_host: ['https://a']}", "serve: {models: [a]}", "serve: {models: {a: ''}}", "serve: {models: {'': a}}",
+		"prefer: fastest", "serve: {passthrough: [{path: /v1/files, upstream: a, method: get}]}", "serve: {passthrough: [{path: /v1/files}]}", "serve: {deadlines: {queue: 30}}", "serve: {deadlines: {queue: -3s}}", "serve: {deadlines: {quee: 3s}}", "serve: {deadlines: 3s}",
+		"serve: {events: '-'}", "serve: {access_log: [a]}", "serve: {tenants: {a: b}}", "serve: {tenants: [{name: a}]}", "serve: {tenants: [{name: a/b, key_sha256: " + sum + "}]}", "serve: {tenants: [{name: a, key_sha256: abcd}]}",
+		tenant + "key: a}]}", tenant + "rpm: 0}]}", tenant + "rpm: 1.5}]}", tenant + "weight: 0}]}", tenant + "priority: urgent}]}", tenant + "max_cost_day: -1}]}", tenant + "max_cost_month: 0}]}",
+		tenant + "models: []}]}", tenant + "models: ['a*b']}]}", tenant + "models: ['']}]}", tenant + "models: ['*']}]}", tenant + "max_queue: 0}]}", tenant + "max_wait: 30}]}",
+		"serve: {drain_timeout: soon}", "serve: {max_body_memory: 64}", "serve: {max_body_memory: 64MiBs}",
 	} {
 		if _, err := config.Parse("x", []byte(text)); err == nil {
 			t.Errorf("%s is read", text)

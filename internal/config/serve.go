@@ -1,12 +1,10 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
-	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
@@ -17,32 +15,32 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/gateway"
 	"github.com/sluice-llm/sluice/provider"
 )
 
 // Serve is what a gateway is told. The zero value tells nothing.
 type Serve struct {
-	Listen  string   `yaml:"listen"`
-	Hosts   []string `yaml:"hosts"`
-	Origins []string `yaml:"origins"`
+	Listen string   `yaml:"listen"`
+	Hosts  []string `yaml:"allow_host"`
 
 	Models map[string]string `yaml:"models"` // names that models are asked for by, and what they stand for
-	Prefer string            `yaml:"prefer"`
 
-	Deadlines Deadlines `yaml:"deadlines"`
-	Bodies    Bodies    `yaml:"bodies"`
+	Deadlines     Deadlines `yaml:"deadlines"`
+	MaxBodyMemory Size      `yaml:"max_body_memory"` // of all requests together. Zero is not stated
 
 	Routes      []Route       `yaml:"routes"`
 	Passthrough []Passthrough `yaml:"passthrough"`
 
-	DrainTimeout  Duration `yaml:"drain_timeout"`
-	MetricsListen string   `yaml:"metrics_listen"`
+	DrainTimeout Duration `yaml:"drain_timeout"`
+	Metrics      string   `yaml:"metrics"`
 
-	KeysFile  string `yaml:"keys_file"`  // of the clients
+	Tenants []Tenant `yaml:"tenants"` // clients with keys. None: no client needs a key
+
 	AccessLog string `yaml:"access_log"` // - is standard output
 	Events    string `yaml:"events"`     // a file that all events go to
 
-	Shared     string `yaml:"shared"`      // URL of an engine by way of which quotas are shared
+	Redis      string `yaml:"redis"`       // URL of the Redis that shares limits
 	FailClosed bool   `yaml:"fail_closed"` // calls wait while that is gone
 }
 
@@ -54,10 +52,11 @@ type Deadlines struct {
 	Total     Duration `yaml:"total"`
 }
 
-// Bodies bound what is kept of requests. Zero is not stated.
-type Bodies struct {
-	Most        Size `yaml:"most"`
-	MemoryTotal Size `yaml:"memory_total"` // of all requests together
+// Tenant is a client of the gateway with its own key.
+type Tenant struct {
+	gateway.Tenant `yaml:",inline"`
+
+	MaxWait Duration `yaml:"max_wait"` // is copied to Tenant
 }
 
 // Route says how calls are handled whose path begins so. Of several the first that fits counts.
@@ -129,55 +128,64 @@ func (f *File) checkServe() (field string, err error) {
 	if s == nil {
 		return "", nil
 	}
-	for _, a := range []struct{ field, address string }{{"listen", s.Listen}, {"metrics_listen", s.MetricsListen}} {
+	for _, a := range []struct{ field, address string }{{"listen", s.Listen}, {"metrics", strings.TrimPrefix(s.Metrics, "none")}} {
 		if err := checkAddress(a.address); err != nil {
 			return a.field, err
 		}
 	}
 	for i, host := range s.Hosts {
 		if err := CheckHost(host); err != nil {
-			return fmt.Sprintf("hosts[%d]", i), err
-		}
-	}
-	for i, origin := range s.Origins {
-		if err := CheckOrigin(origin); err != nil {
-			return fmt.Sprintf("origins[%d]", i), err
+			return fmt.Sprintf("allow_host[%d]", i), err
 		}
 	}
 	if field, err := f.checkPaths(); err != nil {
 		return field, err
 	}
-	if err := new(provider.Preference).UnmarshalText([]byte(s.Prefer)); err != nil {
-		return "prefer", err
+	if err := cluster.CheckURL(s.Redis); s.Redis != "" && err != nil {
+		return "redis", err
 	}
-	if err := cluster.CheckURL(s.Shared); s.Shared != "" && err != nil {
-		return "shared", err
-	}
-	if s.FailClosed && s.Shared == "" {
-		return "fail_closed", errors.New("there is no shared: that could be gone")
+	if s.FailClosed && s.Redis == "" {
+		return "fail_closed", errors.New("needs redis")
 	}
 	if s.Events == "-" {
 		return "events", errors.New("want a file")
 	}
-	if s.Bodies.MemoryTotal > 0 && s.Bodies.MemoryTotal < cmp.Or(s.Bodies.Most, 64<<20) {
-		return "bodies.memory_total", errors.New("the longest body has no room: raise it, or lower bodies.most")
+	if field, err := f.checkAliases(); err != nil {
+		return field, err
 	}
-	return f.checkAliases()
+	return f.checkTenants()
+}
+
+// checkTenants completes the tenants and refuses what cannot be, such as limits of 0, which would be no limits.
+func (f *File) checkTenants() (field string, err error) {
+	tenants := make([]gateway.Tenant, len(f.Serve.Tenants))
+	for i := range tenants {
+		t := &f.Serve.Tenants[i]
+		t.Tenant.MaxWait = time.Duration(t.MaxWait)
+		tenants[i] = t.Tenant
+		v := reflect.ValueOf(t.Tenant)
+		for _, part := range reflect.VisibleFields(v.Type()) {
+			name, _, _ := strings.Cut(part.Tag.Get("yaml"), ",")
+			field := fmt.Sprintf("tenants[%d].%s", i, name)
+			switch n := f.documents[0].node("serve." + field); {
+			case n == nil:
+			case v.FieldByIndex(part.Index).IsZero():
+				return field, errors.New("is empty or zero: leave it out for the default")
+			case part.Type.Kind() == reflect.Int && n.Type() == ast.FloatType:
+				return field, errors.New("want a whole number") // the parser would drop the fraction
+			}
+		}
+	}
+	if field, err := gateway.CheckTenants(tenants); err != nil {
+		return "tenants" + field, err
+	}
+	return "", nil
 }
 
 // CheckHost refuses what is no name that a gateway can be addressed by.
 func CheckHost(host string) error {
 	if host == "" || strings.ContainsFunc(host, func(r rune) bool { return notInName(r) && !strings.ContainsRune(":[]", r) }) {
 		return errors.New("want a host's name, such as gateway.example.com, without https:// and path")
-	}
-	return nil
-}
-
-// CheckOrigin refuses what is no origin of pages.
-func CheckOrigin(origin string) error {
-	u, err := url.Parse(origin)
-	if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-		return errors.New("want the origin of a page, such as https://app.example.com, without path")
 	}
 	return nil
 }

@@ -73,9 +73,4 @@ func TestWrongUpstreamsAreNamedByLineAndField(t *testing.T) {
 			t.Errorf("%q: %v\nwant %s", text, err, want)
 		}
 	}
-	for _, text := range []string{"limits: {rpm: 5}\nupstreams: []", "{\"limits\": {\"rpm\": 5},\n\"upstreams\": []}"} {
-		if _, err := config.ParseLimits("x", []byte(text)); err == nil || !strings.Contains(err.Error(), "x:2: upstreams: a file of limits holds no upstreams") {
-			t.Errorf("%q: %v", text, err)
-		}
-	}
 }

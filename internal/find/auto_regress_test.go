@@ -83,7 +83,7 @@ func TestNoMoreCallsAreOpenThanWorkersAreAskedFor(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, _ := row{}.search(t, 1)
 			server, err := sim.New(sim.Config{
-				Latency: 2 * time.Second, Jitter: 0.1, OutputTokens: realTokens, Concurrent: 3, NoHeaders: true, VagueBodies: true,
+				Latency: 2 * time.Second, Jitter: 0.1, OutputTokens: realTokens, Concurrency: 3, NoHeaders: true, VagueBodies: true,
 			})
 			if err != nil {
 				t.Fatal(err)

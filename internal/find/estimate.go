@@ -50,7 +50,7 @@ func Estimate(cfg Config) (Forecast, error) {
 	f := forecast{Forecast: Forecast{Subject: cfg.subject(ModeAuto)}, b: &cfg.Budget, least: words}
 	f.add(real, shapeCalls, shapeCalls)
 	f.add(expected{shape{prompt: word, bound: largeBound}, 2}, chargeMost, chargeMost)
-	if cfg.Told.Concurrent == 0 {
+	if cfg.Told.Concurrency == 0 {
 		f.add(words, bursts(min(cfg.MaxWorkers, burstUsual)), burstRepeats*bursts(cfg.MaxWorkers))
 	}
 	if cfg.Told.RPM == 0 {

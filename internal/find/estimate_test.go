@@ -28,7 +28,7 @@ func TestAForecastLeavesOutWhatIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	told, err := find.Estimate(forecastOf(t, func(c *find.Config) {
-		c.Budget.Tokens, c.Told = -1, sluice.Limits{RPM: 60, TPM: 1000, Concurrent: 8}
+		c.Budget.Tokens, c.Told = -1, sluice.Limits{RPM: 60, TPM: 1000, Concurrency: 8}
 	}))
 	if err != nil {
 		t.Fatal(err)

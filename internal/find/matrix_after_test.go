@@ -50,7 +50,7 @@ type refusals struct {
 // told to, after a refusal.
 func (r row) unpaced(t *testing.T, workers int, seed uint64) refusals {
 	c := r.later(seed)
-	if c.Contention > 0 && len(r.rates()) == 0 && c.Concurrent == 0 {
+	if c.Contention > 0 && len(r.rates()) == 0 && c.Concurrency == 0 {
 		return refusals{} // nothing ever is, and a Limiter cannot imitate it
 	}
 	limiter, err := sim.NewLimiter(c)
@@ -116,7 +116,7 @@ func (r row) perfect() *find.Result {
 		known.Value = one.limit
 		f.Findings.Limits[one.dimension] = known
 	}
-	if known.Value = float64(max(r.sim.Concurrent, r.sim.Queue)); known.Value > 0 {
+	if known.Value = float64(max(r.sim.Concurrency, r.sim.Queue)); known.Value > 0 {
 		f.Findings.Limits[limits.Concurrency] = known
 	}
 	return f

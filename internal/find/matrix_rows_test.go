@@ -104,7 +104,7 @@ func (r row) rates() (rates []rate) {
 // in a minute at most.
 func (r row) truth() (exact float64, bound limits.Dimension, perMinute float64) {
 	exact = find.DefaultWorkers
-	for _, n := range []int{r.sim.Concurrent, r.sim.Queue} {
+	for _, n := range []int{r.sim.Concurrency, r.sim.Queue} {
 		if n > 0 {
 			exact, bound = min(exact, float64(n)), limits.Concurrency
 		}
@@ -153,13 +153,13 @@ func (r row) inSuite(t *testing.T) {
 func rows() []row {
 	const s = time.Second
 	return []row{
-		{name: "cap 1", sim: sim.Config{Concurrent: 1}},
-		{name: "cap 2", sim: sim.Config{Concurrent: 2}, latency: 4 * s},
-		{name: "cap 5", sim: sim.Config{Concurrent: 5}},
-		{name: "cap 20", sim: sim.Config{Concurrent: 20}},
-		{name: "cap 80", sim: sim.Config{Concurrent: 80}, latency: s},
-		{name: "cap 20, 0.5 s", sim: sim.Config{Concurrent: 20}, latency: s / 2},
-		{name: "cap 20, 10 s", sim: sim.Config{Concurrent: 20}, latency: 10 * s},
+		{name: "cap 1", sim: sim.Config{Concurrency: 1}},
+		{name: "cap 2", sim: sim.Config{Concurrency: 2}, latency: 4 * s},
+		{name: "cap 5", sim: sim.Config{Concurrency: 5}},
+		{name: "cap 20", sim: sim.Config{Concurrency: 20}},
+		{name: "cap 80", sim: sim.Config{Concurrency: 80}, latency: s},
+		{name: "cap 20, 0.5 s", sim: sim.Config{Concurrency: 20}, latency: s / 2},
+		{name: "cap 20, 10 s", sim: sim.Config{Concurrency: 20}, latency: 10 * s},
 
 		{name: "rpm 60, burst 1 s", sim: sim.Config{RPM: 60, Burst: s}, unsafe: true},
 		{name: "rpm 60, burst 10 s", sim: sim.Config{RPM: 60, Burst: 10 * s}},
@@ -193,7 +193,7 @@ func rows() []row {
 		{name: "headers: rpm 500, tpm 90k", sim: sim.Config{RPM: 500, TPM: 90_000}, stated: true},
 		{name: "headers: rpm 500", sim: sim.Config{RPM: 500, Burst: 10 * s}, stated: true},
 		{name: "headers: rpm 500, late", sim: sim.Config{RPM: 500, LateHeaders: true}, stated: true},
-		{name: "headers: rpm 500, cap 8", sim: sim.Config{RPM: 500, Concurrent: 8}, stated: true},
+		{name: "headers: rpm 500, cap 8", sim: sim.Config{RPM: 500, Concurrency: 8}, stated: true},
 		{name: "headers: tpm 60k actual",
 			sim: sim.Config{RPM: 1000, TPM: 60_000, Charge: limits.ChargeActual}, stated: true, latency: 5 * s},
 		{name: "headers: anthropic", dialect: "anthropic", stated: true, latency: 5 * s,
@@ -201,15 +201,15 @@ func rows() []row {
 		{name: "headers: a day's 14400, rpm 300 unsaid",
 			sim: sim.Config{RPD: 14_400, RPM: 300, Burst: 10 * s, DailyHeaders: true}, stated: true},
 
-		{name: "1 % 503, cap 20", sim: sim.Config{Concurrent: 20, Faults: sim.Faults{Overloaded: .01}}},
+		{name: "1 % 503, cap 20", sim: sim.Config{Concurrency: 20, Faults: sim.Faults{Overloaded: .01}}},
 		{name: "1 % 503, rpm 500", sim: sim.Config{RPM: 500, Burst: 10 * s, Faults: sim.Faults{Overloaded: .01}}},
 		{name: "1 % 503, queue 16", sim: sim.Config{Queue: 16, Faults: sim.Faults{Overloaded: .01}}},
-		{name: "0.5 % stray 429, cap 20", sim: sim.Config{Concurrent: 20, Faults: sim.Faults{Throttled: .005}}},
+		{name: "0.5 % stray 429, cap 20", sim: sim.Config{Concurrency: 20, Faults: sim.Faults{Throttled: .005}}},
 		{name: "0.5 % stray 429, rpm 500", sim: sim.Config{RPM: 500, Burst: 10 * s, Faults: sim.Faults{Throttled: .005}}},
 		{name: "0.5 % stray 429, queue 16", sim: sim.Config{Queue: 16, Faults: sim.Faults{Throttled: .005}}},
 
-		{name: "storm at 5 s, cap 20", sim: sim.Config{Concurrent: 20, Storms: storm(5 * s)}},
-		{name: "storm at 15 s, cap 20", sim: sim.Config{Concurrent: 20, Storms: storm(15 * s)}, latency: 5 * s},
+		{name: "storm at 5 s, cap 20", sim: sim.Config{Concurrency: 20, Storms: storm(5 * s)}},
+		{name: "storm at 15 s, cap 20", sim: sim.Config{Concurrency: 20, Storms: storm(15 * s)}, latency: 5 * s},
 		{name: "storm at 5 s, rpm 500", sim: sim.Config{RPM: 500, Burst: 10 * s, Storms: storm(5 * s)}},
 		{name: "storm at 15 s, rpm 500", sim: sim.Config{RPM: 500, Burst: 10 * s, Storms: storm(15 * s)}},
 		{name: "rpm 500 halves at 10 s", sim: sim.Config{RPM: 500, Burst: 10 * s, Changes: halves(10 * s)}},
@@ -218,9 +218,9 @@ func rows() []row {
 			sim: sim.Config{RPM: 60, ChargeRefusals: true}, latency: 4600 * time.Millisecond, unsafe: true},
 		{name: "rpm 500, refusals charged", sim: sim.Config{RPM: 500, Burst: 10 * s, ChargeRefusals: true}},
 
-		{name: "cap 20 and rpm 300", sim: sim.Config{Concurrent: 20, RPM: 300, Burst: 10 * s}},
-		{name: "cap 10 and rpm 600", sim: sim.Config{Concurrent: 10, RPM: 600, Burst: 10 * s}},
-		{name: "cap 20 and rpm 500, 1 s", sim: sim.Config{Concurrent: 20, RPM: 500, Burst: 10 * s}, latency: s},
+		{name: "cap 20 and rpm 300", sim: sim.Config{Concurrency: 20, RPM: 300, Burst: 10 * s}},
+		{name: "cap 10 and rpm 600", sim: sim.Config{Concurrency: 10, RPM: 600, Burst: 10 * s}},
+		{name: "cap 20 and rpm 500, 1 s", sim: sim.Config{Concurrency: 20, RPM: 500, Burst: 10 * s}, latency: s},
 		{name: "tpm 60k and rpm 500", sim: sim.Config{TPM: 60_000, RPM: 500}, latency: 5 * s},
 		{name: "tpm 90k and rpm 100", sim: sim.Config{TPM: 90_000, RPM: 100}, latency: 5 * s},
 	}

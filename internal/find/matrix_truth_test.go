@@ -32,7 +32,7 @@ func TestTruthIsSafeAndNoMoreThanThat(t *testing.T) {
 				t.Errorf("%.1f %% of the calls of %d workers are refused; unsafe: %v", 100*most.then, r.whole(), r.unsafe)
 			}
 			beyond := int(1.25*exact) + 1
-			refusedBeyond := bound != limits.AnyDimension && (bound != limits.Concurrency || r.sim.Concurrent > 0)
+			refusedBeyond := bound != limits.AnyDimension && (bound != limits.Concurrency || r.sim.Concurrency > 0)
 			if got := r.unpaced(t, beyond, 1); refusedBeyond != (got.then > mostUnpaced+strays) {
 				t.Errorf("%.1f %% of the calls of %d workers are refused", 100*got.then, beyond)
 			}

@@ -48,9 +48,9 @@ func TestOthersOnTheSameLimitAreNoticed(t *testing.T) {
 	}{
 		"by the first headers":          {row{name: "headers", sim: sim.Config{RPM: 500}, stated: true}, 0, 10, true},
 		"by a rate that is another":     {row{name: "rate", sim: sim.Config{RPM: 500, Burst: 10 * time.Second}}, 40 * time.Second, 20, true},
-		"by a cap that is another":      {row{name: "cap", sim: sim.Config{Concurrent: 20}}, 0, 12, true},
+		"by a cap that is another":      {row{name: "cap", sim: sim.Config{Concurrency: 20}}, 0, 12, true},
 		"and are not imagined":          {row{name: "headers", sim: sim.Config{RPM: 500}, stated: true}, time.Hour, 1, false},
-		"and are not imagined, either":  {row{name: "cap", sim: sim.Config{Concurrent: 20}}, time.Hour, 1, false},
+		"and are not imagined, either":  {row{name: "cap", sim: sim.Config{Concurrency: 20}}, time.Hour, 1, false},
 		"nor where nothing is stated":   {row{name: "rate", sim: sim.Config{RPM: 500, Burst: 10 * time.Second}}, time.Hour, 1, false},
 		"nor where Anthropic states it": {row{name: "a", sim: sim.Config{ITPM: 40_000, OTPM: 90_000}, stated: true, dialect: "anthropic"}, time.Hour, 1, false},
 	} {

@@ -165,7 +165,7 @@ func (f Finding) whole() (value float64, ok bool) {
 	return value, f.Known() && value >= 1 && value <= maxLimit
 }
 
-// MarshalJSON writes the document: the limits also as --limits reads them.
+// MarshalJSON writes the document: the limits also as --config reads them.
 func (r *Result) MarshalJSON() ([]byte, error) {
 	type fields Result // without this method
 	type limit struct {
@@ -215,8 +215,8 @@ func (f *Findings) document(now time.Time) map[string]any {
 	for d := range new(sluice.Limits).All() {
 		all[d.String()] = of(f.Limits[d])
 	}
-	all["slots"], all["queue"] = all["concurrent"], of(Finding{})
-	delete(all, "concurrent")
+	all["slots"], all["queue"] = all["concurrency"], of(Finding{})
+	delete(all, "concurrency")
 	if f.Queue { // it rejects none
 		all["slots"], all["queue"] = all["queue"], all["slots"]
 	}

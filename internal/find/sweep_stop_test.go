@@ -161,7 +161,7 @@ func TestSweepThatIsInterruptedReturnsWhatIsKnown(t *testing.T) {
 	}{
 		"in its first call":        {sim.Config{}, 100, 0, []int{3}, find.SweepStopped},
 		"in a run":                 {sim.Config{}, 1100, 6, []int{3, 6, 12}, find.SweepStopped},
-		"in a run that is refused": {sim.Config{Concurrent: 6}, 1100, 6, []int{3, 6, 12}, find.SweepRateLimited},
+		"in a run that is refused": {sim.Config{Concurrency: 6}, 1100, 6, []int{3, 6, 12}, find.SweepRateLimited},
 		"in a wait between runs":   {sim.Config{Storms: []sim.Storm{{To: time.Minute}}}, 10_000, 0, []int{3}, find.SweepRateLimited},
 		"in a wait between tries":  {sim.Config{Faults: sim.Faults{Reset: 1}}, 700, 0, []int{3}, find.SweepStopped},
 	} {
@@ -393,7 +393,7 @@ func TestSweepAtMostIsTheWorstThatCanHappen(t *testing.T) {
 
 func TestSweepTellsItsProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg, _ := imitated(t, sim.Config{Concurrent: 10, Latency: 700 * time.Millisecond, Jitter: 0.3})
+		cfg, _ := imitated(t, sim.Config{Concurrency: 10, Latency: 700 * time.Millisecond, Jitter: 0.3})
 		var heard []find.Progress
 		var at []time.Time
 		cfg.Progress = func(p find.Progress) { heard, at = append(heard, p), append(at, time.Now()) }

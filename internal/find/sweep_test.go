@@ -107,7 +107,7 @@ func sweep(t *testing.T, cfg find.Config) *find.SweepResult {
 
 func TestSweepOfAHighLimitRecommends12OrMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg, _ := imitated(t, sim.Config{Concurrent: 50})
+		cfg, _ := imitated(t, sim.Config{Concurrency: 50})
 		// 60 are refused, 48 pass.
 		want(t, sweep(t, cfg), 48, 3, 6, 12, 18, 27, 40, 60, 48)
 	})
@@ -115,7 +115,7 @@ func TestSweepOfAHighLimitRecommends12OrMore(t *testing.T) {
 
 func TestSweepOfALowLimitRecommendsLessThan12(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg, _ := imitated(t, sim.Config{Concurrent: 9})
+		cfg, _ := imitated(t, sim.Config{Concurrency: 9})
 		r := sweep(t, cfg)
 		want(t, r, 9, 3, 6, 12, 9)
 		if r.Error != "" {
@@ -175,7 +175,7 @@ func TestSweepUsesACustomPrompt(t *testing.T) {
 func TestSweepRefusedAt27With18PassedRecommends18To21(t *testing.T) {
 	for limit, recommended := range map[int]int{18: 18, 19: 18, 20: 18, 21: 21, 22: 21, 26: 21} {
 		synctest.Test(t, func(t *testing.T) {
-			cfg, _ := imitated(t, sim.Config{Concurrent: limit})
+			cfg, _ := imitated(t, sim.Config{Concurrency: limit})
 			want(t, sweep(t, cfg), recommended, 3, 6, 12, 18, 27, 21)
 		})
 	}
@@ -184,7 +184,7 @@ func TestSweepRefusedAt27With18PassedRecommends18To21(t *testing.T) {
 func TestSweepRefusedAt3Tries2And1(t *testing.T) {
 	for limit, tested := range map[int][]int{2: {3, 2}, 1: {3, 2, 1}} {
 		synctest.Test(t, func(t *testing.T) {
-			cfg, _ := imitated(t, sim.Config{Concurrent: limit})
+			cfg, _ := imitated(t, sim.Config{Concurrency: limit})
 			r := sweep(t, cfg)
 			want(t, r, limit, tested...)
 			if r.Runs[0].RateLimited == 0 || r.Runs[0].Status != find.SweepRateLimited || r.Error != "" {
@@ -211,7 +211,7 @@ func TestSweepRefusedAt1Recommends0AndSaysWhy(t *testing.T) {
 // The sweep that this one grew out of went from 27 to 21 and on to 16, which it tested and recommended, though 18 passed.
 func TestSweepGoesNoLowerThanACountThatPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg, server := imitated(t, sim.Config{Concurrent: 6})
+		cfg, server := imitated(t, sim.Config{Concurrency: 6})
 		log := lines(&cfg)
 		r := sweep(t, cfg)
 		want(t, r, 6, 3, 6, 12, 9, 7) // and 5 would follow
@@ -251,7 +251,7 @@ func TestSweepRetriesNetworkErrorsAndNeverGoesBackForThem(t *testing.T) {
 
 func TestSweepMakesOneBilledCallPerSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg, server := imitated(t, sim.Config{Concurrent: 20, OutputTokens: 600})
+		cfg, server := imitated(t, sim.Config{Concurrency: 20, OutputTokens: 600})
 		r := sweep(t, cfg)
 		var usage find.SweepUsage
 		success := 0
@@ -317,7 +317,7 @@ func TestSweepIsEndedByOneCallThatCanNeverSucceed(t *testing.T) {
 
 func TestSweepResultIsJSONWithAllFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg, _ := imitated(t, sim.Config{Concurrent: 2, OutputTokens: 600, RefusalLatency: time.Millisecond})
+		cfg, _ := imitated(t, sim.Config{Concurrency: 2, OutputTokens: 600, RefusalLatency: time.Millisecond})
 		cfg.MaxWorkers = 9
 		b, err := json.Marshal(sweep(t, cfg))
 		if err != nil {
@@ -366,7 +366,7 @@ func TestSweepResultWithoutRunsHasAnEmptyListAndItsError(t *testing.T) {
 
 func TestSweepLogsItsRunsInTheWordsThatScriptsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg, _ := imitated(t, sim.Config{Concurrent: 2, RefusalLatency: 250 * time.Millisecond})
+		cfg, _ := imitated(t, sim.Config{Concurrency: 2, RefusalLatency: 250 * time.Millisecond})
 		log := lines(&cfg)
 		sweep(t, cfg)
 		// One call alone, then five by three workers: two find places, twice, and the third is still being refused.

@@ -58,7 +58,7 @@ func drawWild(seed uint64) *wild {
 	for n := 1 + rng.IntN(3); n > 0; n-- {
 		switch rng.IntN(4) {
 		case 0:
-			c.Concurrent = int(between(1, 100))
+			c.Concurrency = int(between(1, 100))
 		case 1:
 			c.RPM = int(between(20, 6000))
 		case 2:
@@ -160,8 +160,8 @@ func (w *wild) bounds(factor float64) map[limits.Dimension]float64 {
 		both, outputs = max(in, declared), declared
 	}
 	all := map[limits.Dimension]float64{limits.AnyDimension: float64(cmp.Or(w.search.MaxWorkers, find.DefaultWorkers))}
-	if w.sim.Concurrent > 0 {
-		all[limits.Concurrency] = float64(w.sim.Concurrent)
+	if w.sim.Concurrency > 0 {
+		all[limits.Concurrency] = float64(w.sim.Concurrency)
 	}
 	for d, one := range map[limits.Dimension]rate{
 		limits.Requests: {limit: float64(w.sim.RPM), charge: 1}, limits.Tokens: {limit: float64(w.sim.TPM), charge: both},
@@ -200,7 +200,7 @@ func (w *wild) String() string {
 			fmt.Fprintf(&b, " %s %s", name, s)
 		}
 	}
-	add("cap", c.Concurrent)
+	add("cap", c.Concurrency)
 	add("rpm", c.RPM)
 	add("tpm", c.TPM)
 	add("itpm", c.ITPM)
@@ -333,8 +333,8 @@ func (w *wild) wrongLimits(found *find.Result) (faults []string) {
 	if len(w.sim.Changes) > 0 {
 		return nil
 	}
-	if s := found.Findings.Limits[limits.Concurrency]; s.Source == limits.SourceMeasured && !found.Findings.Queue && int(s.Value) != w.sim.Concurrent {
-		faults = append(faults, fmt.Sprintf("CAP %.0f for %d", s.Value, w.sim.Concurrent))
+	if s := found.Findings.Limits[limits.Concurrency]; s.Source == limits.SourceMeasured && !found.Findings.Queue && int(s.Value) != w.sim.Concurrency {
+		faults = append(faults, fmt.Sprintf("CAP %.0f for %d", s.Value, w.sim.Concurrency))
 	} else if found.Findings.Queue {
 		faults = append(faults, fmt.Sprintf("QUEUE %.0f", s.Value))
 	}

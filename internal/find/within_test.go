@@ -13,7 +13,7 @@ import (
 
 func TestSearchesStayWithinTheirForecasts(t *testing.T) {
 	for _, r := range []row{
-		{name: "a cap", sim: sim.Config{Concurrent: 20}},
+		{name: "a cap", sim: sim.Config{Concurrency: 20}},
 		{name: "a rate", sim: sim.Config{RPM: 500, Burst: 10 * time.Second}},
 		{name: "tokens", sim: sim.Config{TPM: 60_000, Charge: limits.ChargeActual}, latency: 5 * time.Second},
 		{name: "no limit", sim: sim.Config{}},

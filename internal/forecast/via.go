@@ -30,7 +30,7 @@ type Pending struct {
 	Requests int `json:"pending_requests"` // in them; the accounts count them as well
 }
 
-// Auto is what --via auto does by a deadline.
+// Auto is what --batch does by a deadline.
 type Auto struct {
 	Live  int           `json:"live_at_once"`
 	Later int           `json:"by_batch"`
@@ -75,7 +75,7 @@ func NewVia(way batch.Via, known *provider.Registry, most BatchBounds) *Via {
 	return &Via{Way: way.String(), Accounts: []*Batches{}, known: known, most: most}
 }
 
-// Add adds a request to the batches of its account. Without a Batch API, --via auto has it go live.
+// Add adds a request to the batches of its account. Without a Batch API, --batch has it go live.
 func (v *Via) Add(r batch.Request) {
 	b := v.account(r.Provider)
 	if b == nil {
@@ -146,7 +146,7 @@ func (b *Batches) bind(enqueued int) {
 	}
 }
 
-// Split adds what --via auto does with the requests of d in the time that is left.
+// Split adds what --batch does with the requests of d in the time that is left.
 func (v *Via) Split(d *DryRun, left time.Duration, live *Live) {
 	models, requests := make(map[string]int), 0
 	for _, l := range d.Models {

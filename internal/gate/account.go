@@ -17,7 +17,7 @@ type account struct {
 
 // newAccount sets up the limits that are configured for all lanes together.
 func newAccount(now time.Time, configured limits.Limits) account {
-	a := account{on: configured != limits.Limits{}, book: newBook(false), slots: configured.Concurrent}
+	a := account{on: configured != limits.Limits{}, book: newBook(false), slots: configured.Concurrency}
 	for d := range rates {
 		limit := limitOf(configured, d)
 		a.book.configure(now, d, promiseOf(configured, d))

@@ -9,7 +9,7 @@ import (
 )
 
 func TestLanesShareTheAccountsBudgets(t *testing.T) {
-	r := newRig(t, gate.Config{Account: limits.Limits{RPM: 600, Burst: time.Second}, Limits: limits.Limits{Concurrent: 1000}})
+	r := newRig(t, gate.Config{Account: limits.Limits{RPM: 600, Burst: time.Second}, Limits: limits.Limits{Concurrency: 1000}})
 	for range 300 {
 		r.queue(limits.Call{Lane: "a"})
 		r.queue(limits.Call{Lane: "b"})
@@ -33,7 +33,7 @@ func TestLanesShareTheAccountsBudgets(t *testing.T) {
 }
 
 func TestLanesShareTheAccountsSlots(t *testing.T) {
-	r := newRig(t, gate.Config{Account: limits.Limits{Concurrent: 3}, Limits: limits.Limits{Concurrent: 2}})
+	r := newRig(t, gate.Config{Account: limits.Limits{Concurrency: 3}, Limits: limits.Limits{Concurrency: 2}})
 	for range 5 {
 		r.queue(limits.Call{Lane: "a"})
 		r.queue(limits.Call{Lane: "b"})
@@ -78,7 +78,7 @@ func TestARefusedCallIsRefundedToTheAccount(t *testing.T) {
 }
 
 func TestTheSameLimitsForLanesAndAccountHoldBackOnlySeveralLanes(t *testing.T) {
-	told := limits.Limits{RPM: 60, Concurrent: 20}
+	told := limits.Limits{RPM: 60, Concurrency: 20}
 	r := newRig(t, gate.Config{Limits: told, Account: told})
 	for range 2 {
 		r.answer(r.acquire(limits.Call{Lane: "a"}), limits.Reading{Limit: 60, Remaining: 59, Reset: time.Second})

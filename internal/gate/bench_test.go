@@ -10,13 +10,13 @@ import (
 
 // BenchmarkGate admits and releases a call by the gate alone: no lock, no clock, no channel.
 func BenchmarkGate(b *testing.B) {
-	told := limits.Limits{RPM: 1e12, ITPM: 1e15, OTPM: 1e15, Concurrent: 64, Burst: time.Minute}
+	told := limits.Limits{RPM: 1e12, ITPM: 1e15, OTPM: 1e15, Concurrency: 64, Burst: time.Minute}
 	for _, bb := range []struct {
 		name    string
 		cfg     gate.Config
 		waiting int // calls that wait all the while
 	}{
-		{"plain", gate.Config{Limits: limits.Limits{Concurrent: 64}}, 0},
+		{"plain", gate.Config{Limits: limits.Limits{Concurrency: 64}}, 0},
 		{"three budgets", gate.Config{Limits: told}, 0},
 		{"three budgets, observed", gate.Config{Limits: told, Observed: true}, 0},
 		{"three budgets, 256 waiting", gate.Config{Limits: told}, 256},

@@ -38,7 +38,7 @@ func TestRoundedNumbersOnlyBoundWhatABucketHolds(t *testing.T) {
 
 // tenSeconds is a lane that knows 60,000 output tokens per minute, 10,000 at once.
 func tenSeconds(t *testing.T) *rig {
-	return newRig(t, gate.Config{Charge: limits.ChargeActual, Limits: limits.Limits{Concurrent: 1000}}).show(limits.OutputTokens, 60_000, 10_000)
+	return newRig(t, gate.Config{Charge: limits.ChargeActual, Limits: limits.Limits{Concurrency: 1000}}).show(limits.OutputTokens, 60_000, 10_000)
 }
 
 // A provider that charges output when it is there has a full bucket, which does not refill, while answers are on their

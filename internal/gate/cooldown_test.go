@@ -15,7 +15,7 @@ import (
 func hinted(d time.Duration) limits.Outcome { return limits.Outcome{Kind: limits.RateLimit, Wait: d} }
 
 // told are slots that are known, so that a refusal is about a rate.
-var told = limits.Limits{Concurrent: 64}
+var told = limits.Limits{Concurrency: 64}
 
 func acquireN(r *rig, n int) (out []*gate.Ticket) {
 	for range n {
@@ -126,7 +126,7 @@ func TestALongStatedWaitIsTested(t *testing.T) {
 }
 
 func TestAPauseWithoutAHintGrowsWithTheAgeOfItsEpisode(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 64}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 64}})
 	for range 7 { // the lane was busy for so long that no window can have begun with these calls
 		r.release(r.acquire(limits.Call{}), limits.Outcome{})
 		r.sleep(900 * time.Millisecond)

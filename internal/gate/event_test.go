@@ -13,8 +13,8 @@ func TestACallThatWaitsSaysWhatHoldsItBack(t *testing.T) {
 		told limits.Limits
 		want limits.Dimension
 	}{
-		"slots":    {limits.Limits{Concurrent: 1}, limits.Concurrency},
-		"requests": {limits.Limits{RPM: 60, Burst: time.Second, Concurrent: 10}, limits.Requests},
+		"slots":    {limits.Limits{Concurrency: 1}, limits.Concurrency},
+		"requests": {limits.Limits{RPM: 60, Burst: time.Second, Concurrency: 10}, limits.Requests},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, gate.Config{Limits: c.told})

@@ -18,7 +18,7 @@ func (r *rig) lanes() (names []string) {
 
 func TestALaneWithoutRequestsForADayIsForgotten(t *testing.T) {
 	for _, remote := range []bool{false, true} {
-		r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 1}, Remote: remote})
+		r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 1}, Remote: remote})
 		expect := func(names ...string) {
 			t.Helper()
 			if got := r.lanes(); !slices.Equal(got, names) {

@@ -44,7 +44,7 @@ func newLane(now time.Time, g *Gate, name string) *lane {
 	l.buckets.reserves.charge, l.buckets.reserves.cached = g.cfg.Charge, g.cfg.CountsCached
 	l.buckets.book = newBook(false)
 	l.order.weights = g.cfg.Weights
-	l.slots = newSlots(now, g.cfg.Limits.Concurrent, g.cfg.Start.Concurrent)
+	l.slots = newSlots(now, g.cfg.Limits.Concurrency, g.cfg.Start.Concurrency)
 	l.buckets.open(now, g.cfg.Limits, g.cfg.Start)
 	l.buckets.publish(now)
 	for d := range g.joints {
@@ -272,7 +272,7 @@ func (l *lane) untested(rate float64, guessed bool) int {
 // spaced returns when the next request may be sent where a limit may be met by surprise, as a configured one that the provider counts in another
 // way: only few are sent within the time that its first rejection takes.
 func (l *lane) spaced() time.Time {
-	if l.slots.ceiling > 0 || l.gate.cfg.Start.Concurrent > 0 {
+	if l.slots.ceiling > 0 || l.gate.cfg.Start.Concurrency > 0 {
 		return time.Time{}
 	}
 	t := l.flight.tail

@@ -25,7 +25,7 @@ func TestABucketHoldsWhatIsLeftAndWhatRefillsUntilTheReset(t *testing.T) {
 		{599, -time.Second, 599},
 	} {
 		t.Run(fmt.Sprintf("%d left, full in %v", tt.left, tt.reset), func(t *testing.T) {
-			r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 1000}})
+			r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 1000}})
 			r.answer(r.acquire(limits.Call{}), limits.Reading{Limit: 600, Remaining: tt.left, Reset: tt.reset})
 			if b := r.budget(limits.Requests); math.Abs(b.Cap-tt.want) > 1e-6 || b.Limit != 600 || b.Source != limits.SourceHeader {
 				t.Fatalf("%+v, want a cap of %v", b, tt.want)
@@ -84,7 +84,7 @@ func TestAHeaderIsAnIntervalThatClampsTheLevelBothWays(t *testing.T) {
 		}, 99, 100},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 1000}}).show(limits.Requests, 600, 100)
+			r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 1000}}).show(limits.Requests, 600, 100)
 			r.wantLevel(limits.Requests, 100, 1e-9)
 			h := tt.setup(r)
 			reset := time.Duration(float64(100-tt.left) / 10 * float64(time.Second))
@@ -100,7 +100,7 @@ func TestAHeaderIsAnIntervalThatClampsTheLevelBothWays(t *testing.T) {
 
 func TestARoundedReadingLeavesRoom(t *testing.T) {
 	read := func(slack int64) float64 {
-		r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 1000}})
+		r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 1000}})
 		r.answer(r.acquire(limits.Call{}), limits.Reading{Dimension: limits.InputTokens, Limit: 60_000, Remaining: 59_000, Reset: time.Second})
 		r.sleep(time.Hour)
 		h := r.acquire(limits.Call{})
@@ -114,7 +114,7 @@ func TestARoundedReadingLeavesRoom(t *testing.T) {
 }
 
 func TestAChangedLimitIsBelievedOnlyFromTheNewestCalls(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 1000}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 1000}})
 	old := r.acquire(limits.Call{})
 	r.sleep(time.Second)
 	newer := r.acquire(limits.Call{})
@@ -165,7 +165,7 @@ func TestAnExactRefusalStatesTheLevelAndStartsNoEpoch(t *testing.T) {
 			t.Fatalf("(%d + %d - %d) / %d of a minute is %.3f s and not %v", tt.used, tt.requested, tt.limit, tt.limit, wait, tt.wait)
 		}
 		for _, bystanders := range []int{0, 3} {
-			r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 100}}).show(limits.Tokens, 30000, 30000)
+			r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 100}}).show(limits.Tokens, 30000, 30000)
 			h := r.acquire(limits.Call{Cost: limits.Cost{MaxOutput: int(tt.requested)}})
 			r.sleep(40 * time.Millisecond)
 			for range bystanders {
@@ -193,7 +193,7 @@ func TestAnExactRefusalStatesTheLevelAndStartsNoEpoch(t *testing.T) {
 }
 
 func TestReservesScaleWhenTheProviderCountsMore(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{TPM: 600_000, Burst: time.Minute, Concurrent: 100}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{TPM: 600_000, Burst: time.Minute, Concurrency: 100}})
 	reserve := func(c limits.Cost) float64 {
 		before := r.budget(limits.Tokens).Spent
 		r.release(r.acquire(limits.Call{Cost: c}), limits.Outcome{})
@@ -214,7 +214,7 @@ func TestReservesScaleWhenTheProviderCountsMore(t *testing.T) {
 }
 
 func TestExplanationsAreDoubtedAfterFiveInARow(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{RPM: 30, Concurrent: 100}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{RPM: 30, Concurrency: 100}})
 	for n := range 6 {
 		r.wantEpochs(0)
 		w := r.queue(limits.Call{ID: fmt.Sprint(n)})
@@ -229,7 +229,7 @@ func TestExplanationsAreDoubtedAfterFiveInARow(t *testing.T) {
 }
 
 func TestRejectionsSentBeforeACorrectionCountAsOne(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 1000}}).show(limits.Requests, 600, 100)
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 1000}}).show(limits.Requests, 600, 100)
 	held := acquireN(r, 20)
 	r.sleep(100 * time.Millisecond)
 	for _, h := range held {
@@ -259,7 +259,7 @@ func TestHostileReadingsAreLeftAlone(t *testing.T) {
 		for _, left := range big {
 			for _, reset := range resets {
 				for _, slack := range []int64{0, math.MinInt64, math.MaxInt64} {
-					r := newRig(t, gate.Config{Limits: limits.Limits{RPM: 600, Concurrent: 10}})
+					r := newRig(t, gate.Config{Limits: limits.Limits{RPM: 600, Concurrency: 10}})
 					h := r.acquire(limits.Call{})
 					rd := limits.Reading{Limit: limit, Remaining: left, Reset: reset, Slack: slack}
 					for d := limits.Dimension(0); d < limits.NumDimensions+2; d++ {
@@ -288,7 +288,7 @@ func TestHostileRefusalsAreSurvived(t *testing.T) {
 		for _, used := range big {
 			for _, asked := range big {
 				for d := limits.Dimension(0); d < limits.NumDimensions; d++ {
-					r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 10}})
+					r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 10}})
 					held := acquireN(r, 2)
 					r.release(held[0], limits.Outcome{Kind: limits.RateLimit, Dimension: d, Limit: limit, Used: used, Requested: asked, Wait: -time.Hour})
 					r.release(held[1], limits.Outcome{HasUsage: true, Usage: limits.Usage{Input: -5, Output: -7, CachedInput: 3}})

@@ -202,7 +202,7 @@ func TestADayUnderAnotherLimitCountsNoUnsentRequests(t *testing.T) {
 }
 
 func TestALaneWhoseItemsAreAllAtFaultPauses(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{ITPM: 1_000_000, Concurrent: 2}}).warm(20)
+	r := newRig(t, gate.Config{Limits: limits.Limits{ITPM: 1_000_000, Concurrency: 2}}).warm(20)
 	var again []*gate.Ticket
 	for range 10 {
 		x := r.acquire(limits.Call{})

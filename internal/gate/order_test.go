@@ -13,7 +13,7 @@ import (
 
 // oneSlot is a lane whose order of grants can be read off, since each waits for the one before.
 func oneSlot(t *testing.T, weights map[string]float64) (*rig, *gate.Ticket) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 1}, Weights: weights})
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 1}, Weights: weights})
 	first := r.acquire(limits.Call{Tenant: "first", Priority: limits.Critical})
 	r.take()
 	return r, first
@@ -213,7 +213,7 @@ func TestAWaitingCallRisesAClassEveryHalfMinute(t *testing.T) {
 }
 
 func TestALaneThatWaitsHoldsNobodyElseBack(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 1}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 1}})
 	r.acquire(limits.Call{Lane: "a"})
 	if r.queue(limits.Call{Lane: "a"}).Granted() {
 		t.Fatal("two calls on one slot")
@@ -255,7 +255,7 @@ func TestACancelledCallLeavesNoTrace(t *testing.T) {
 }
 
 func TestACancelThatMeetsAGrantGivesItBack(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 1}}).show(limits.Requests, 600, 10)
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 1}}).show(limits.Requests, 600, 10)
 	h := r.acquire(limits.Call{})
 	next := r.queue(limits.Call{})
 	r.cancel(h)
@@ -271,7 +271,7 @@ func TestACancelThatMeetsAGrantGivesItBack(t *testing.T) {
 }
 
 func TestACancelledHeadLetsTheNextOneGoAtOnce(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 10}}).show(limits.Tokens, 6000, 100)
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 10}}).show(limits.Tokens, 6000, 100)
 	r.acquire(limits.Call{Cost: limits.Cost{Input: 50}})
 	head := r.queue(limits.Call{Cost: limits.Cost{Input: 90}})
 	small := r.queue(limits.Call{Cost: limits.Cost{Input: 10}})
@@ -285,7 +285,7 @@ func TestACancelledHeadLetsTheNextOneGoAtOnce(t *testing.T) {
 }
 
 func TestTenantsThatAreGoneAreForgotten(t *testing.T) {
-	g := gate.New(gate.Config{Limits: limits.Limits{Concurrent: 2}, Attempts: 1})
+	g := gate.New(gate.Config{Limits: limits.Limits{Concurrency: 2}, Attempts: 1})
 	now := time.Unix(1_700_000_000, 0)
 	var kept *gate.Ticket
 	for i := range 50_000 {

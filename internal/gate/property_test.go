@@ -283,7 +283,7 @@ func dump(v any) string { return cmp.Diff(nil, v) }
 func anyLimits(rt *rapid.T, name string) limits.Limits {
 	some := func(of ...int) int { return draw(rt, of, name) }
 	return limits.Limits{RPM: some(0, 0, 30, 600, 60000), TPM: some(0, 0, 6000, 600000), ITPM: some(0, 0, 0, 20000), OTPM: some(0, 0, 0, 20000),
-		RPD: some(0, 0, 0, 100000), TPD: some(0, 0, 0, 10_000_000), Concurrent: some(0, 0, 1, 4, 64),
+		RPD: some(0, 0, 0, 100000), TPD: some(0, 0, 0, 10_000_000), Concurrency: some(0, 0, 1, 4, 64),
 		Burst: time.Duration(some(0, 0, 100, 1000, 60000)) * time.Millisecond}
 }
 
@@ -356,7 +356,7 @@ func TestNoWindowHasMoreThanRateAndBurst(t *testing.T) {
 				burst := time.Duration(rapid.IntRange(50, 20_000).Draw(rt, "burst")) * time.Millisecond
 				rpm := draw(rt, []int{6, 60, 900, 6000}, "rpm")
 				tpm := draw(rt, []int{6000, 90_000}, "tpm")
-				p := newPlay(rt, gate.Config{Limits: limits.Limits{RPM: rpm, TPM: tpm, Concurrent: 1000, Burst: burst}, Remote: remote})
+				p := newPlay(rt, gate.Config{Limits: limits.Limits{RPM: rpm, TPM: tpm, Concurrency: 1000, Burst: burst}, Remote: remote})
 				type grant struct {
 					at     time.Duration
 					tokens float64
@@ -411,7 +411,7 @@ func TestNoWindowHasMoreThanRateAndBurst(t *testing.T) {
 
 func TestEveryTenantAndPriorityIsServedWithinABound(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		r := newRig(rt, gate.Config{Limits: limits.Limits{Concurrent: 1}, Weights: map[string]float64{"heavy": 10}})
+		r := newRig(rt, gate.Config{Limits: limits.Limits{Concurrency: 1}, Weights: map[string]float64{"heavy": 10}})
 		// One tenant floods with what is most urgent, another asks for little of what is least.
 		flood := func() { r.queue(limits.Call{Tenant: "heavy", Priority: limits.Critical, Cost: limits.Cost{Input: 10}}) }
 		for range 50 {

@@ -75,7 +75,7 @@ func TestALedgersGrantAboveACutIsNotSent(t *testing.T) {
 }
 
 func TestARefusedSuffixGoesBackBeforeThoseThatCameAtTheSameInstant(t *testing.T) {
-	r := newRig(t, gate.Config{Remote: true, Limits: limits.Limits{Concurrent: 8}})
+	r := newRig(t, gate.Config{Remote: true, Limits: limits.Limits{Concurrency: 8}})
 	r.ledger.refuse = func(n int) int { return 1 }
 	var all []*gate.Ticket
 	for range 20 {
@@ -135,7 +135,7 @@ func TestAHeaderAtZeroExplainsARefusal(t *testing.T) {
 }
 
 func TestAnUnsentCallCountsNothingForItsTenant(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 1}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 1}})
 	for range 10 { // granted, never sent
 		h := r.acquire(limits.Call{Tenant: "a", Cost: limits.Cost{Input: 1000}})
 		r.cancel(h)
@@ -150,7 +150,7 @@ func TestAnUnsentCallCountsNothingForItsTenant(t *testing.T) {
 }
 
 func TestAThrottledCallCountsNothingForItsTenant(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 1}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 1}})
 	call := func(tenant string, input int) *gate.Ticket {
 		return r.queue(limits.Call{Tenant: tenant, Cost: limits.Cost{Input: input}})
 	}
@@ -220,7 +220,7 @@ func TestAbsurdUsageDoesNotSpin(t *testing.T) {
 }
 
 func TestWaitingCallsAreLookedAtEveryMinute(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{RPD: 24, Concurrent: 100}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{RPD: 24, Concurrency: 100}})
 	r.fill(limits.Call{})
 	r.queue(limits.Call{})
 	if d := r.g.Next().Sub(r.now); d > time.Minute {
@@ -229,7 +229,7 @@ func TestWaitingCallsAreLookedAtEveryMinute(t *testing.T) {
 }
 
 func TestAClockThatStepsBackDoesNotCrash(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 1}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 1}})
 	held := r.acquire(limits.Call{})
 	w := r.queue(limits.Call{})
 	r.queue(limits.Call{Tenant: "b", Priority: limits.Low})
@@ -242,7 +242,7 @@ func TestAClockThatStepsBackDoesNotCrash(t *testing.T) {
 
 func TestABudgetFillsAfterAClockStepsBack(t *testing.T) {
 	for _, told := range []limits.Limits{{}, {RPM: 60}, {RPM: 60, Burst: time.Minute}} {
-		told.Concurrent = 1000
+		told.Concurrency = 1000
 		r := newRig(t, gate.Config{Limits: told}).show(limits.Requests, 60, 60)
 		r.fill(limits.Call{})
 		w := r.queue(limits.Call{})
@@ -256,7 +256,7 @@ func TestABudgetFillsAfterAClockStepsBack(t *testing.T) {
 }
 
 func TestNegativeCostsMakeNoBudget(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{TPM: 60, Burst: time.Second, Concurrent: 1000}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{TPM: 60, Burst: time.Second, Concurrency: 1000}})
 	r.acquire(limits.Call{Cost: limits.Cost{Input: -1_000_000, MaxOutput: -1_000_000}})
 	if b := r.budget(limits.Tokens); b.Level > b.Cap {
 		t.Fatalf("the level is %.0f of %.0f", b.Level, b.Cap)
@@ -316,7 +316,7 @@ func TestABucketHoldsNoMoreThanALimitThatFell(t *testing.T) {
 }
 
 func TestAnEndlessWeightDoesNotStarveOthers(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 1}, Weights: map[string]float64{"inf": math.Inf(1), "tiny": 5e-324}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 1}, Weights: map[string]float64{"inf": math.Inf(1), "tiny": 5e-324}})
 	held := r.acquire(limits.Call{})
 	for range 200 {
 		r.queue(limits.Call{Tenant: "inf", Cost: limits.Cost{Input: 10}})
@@ -384,7 +384,7 @@ func TestALedgersStrangeRepliesAreSurvived(t *testing.T) {
 }
 
 func TestAShortCallsOverheadDoesNotScaleEveryReserve(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{TPM: 600_000, Burst: time.Minute, Concurrent: 100}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{TPM: 600_000, Burst: time.Minute, Concurrency: 100}})
 	// Two tokens of text; the provider adds what every message costs beside its text.
 	h := r.acquire(limits.Call{Cost: limits.Cost{Input: 2}})
 	r.release(h, limits.Outcome{Kind: limits.RateLimit, Dimension: limits.Tokens, Limit: 600_000, Used: 599_995, Requested: 12})

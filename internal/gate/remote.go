@@ -295,7 +295,7 @@ func (g *Gate) publishAccount(now time.Time, lane string, before, configured lim
 		g.fix(limits.Correction{Lane: lane, Account: true, Dimension: d, Lo: math.Inf(-1), Hi: math.Inf(1),
 			Rate: b.rate, Cap: b.cap, Start: b.level, Limit: k.n, LimitPeriod: k.period, Burst: k.burst.Seconds()})
 	}
-	if before.Concurrent != configured.Concurrent {
-		g.fix(limits.Correction{Lane: lane, Account: true, Dimension: limits.Concurrency, Slots: limits.SlotLimit{Limit: float64(configured.Concurrent)}})
+	if before.Concurrency != configured.Concurrency {
+		g.fix(limits.Correction{Lane: lane, Account: true, Dimension: limits.Concurrency, Slots: limits.SlotLimit{Limit: float64(configured.Concurrency)}})
 	}
 }

@@ -37,7 +37,7 @@ type afar struct {
 }
 
 func newAfar(t *testing.T, slots, calls int) *afar {
-	a := &afar{t: t, now: epoch0, g: gate.New(gate.Config{Limits: limits.Limits{Concurrent: slots, RPM: 1e8}, Attempts: 6, MaxThrottles: 20, Remote: true})}
+	a := &afar{t: t, now: epoch0, g: gate.New(gate.Config{Limits: limits.Limits{Concurrency: slots, RPM: 1e8}, Attempts: 6, MaxThrottles: 20, Remote: true})}
 	for range calls {
 		a.g.Acquire(a.now, &gate.Ticket{Call: limits.Call{Lane: "m"}})
 	}

@@ -36,7 +36,7 @@ func TestTenantsShareWhatBinds(t *testing.T) {
 		"tokens, and requests aside": {limits.Limits{RPM: 1e6, TPM: 1e7}, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tt.told.Concurrent = 1
+			tt.told.Concurrency = 1
 			// A usage that is not what was charged: the provider charges what is declared.
 			r := newRig(t, gate.Config{Limits: tt.told})
 			held := r.acquire(limits.Call{Tenant: "first"})
@@ -66,7 +66,7 @@ func TestALimitThatBecomesKnownChangesNobodysTurn(t *testing.T) {
 
 // Nor does it when nobody tells the only limit any more that was known.
 func TestALimitThatIsNoLongerToldChangesNobodysTurn(t *testing.T) {
-	one, account := limits.Limits{Concurrent: 1}, limits.Limits{RPM: 6000}
+	one, account := limits.Limits{Concurrency: 1}, limits.Limits{RPM: 6000}
 	r := newRig(t, gate.Config{Limits: one, Account: account, Weights: map[string]float64{"long": 3}})
 	held := r.acquire(limits.Call{Tenant: "first"})
 	r.take()
@@ -94,7 +94,7 @@ func TestALimitThatIsNoLongerToldChangesNobodysTurn(t *testing.T) {
 
 // What a call was counted for is what is taken back when it counts for nothing, whatever the limits are then.
 func TestCallsThatCountForNothingGainNothingByALimitThatFell(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 50}}).show(limits.Requests, 600_000, 60)
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 50}}).show(limits.Requests, 600_000, 60)
 	var open []*gate.Ticket
 	for range 50 {
 		open = append(open, r.acquire(limits.Call{Tenant: "refused"}))
@@ -104,7 +104,7 @@ func TestCallsThatCountForNothingGainNothingByALimitThatFell(t *testing.T) {
 		r.queue(limits.Call{Tenant: "refused"})
 		r.queue(limits.Call{Tenant: "other"})
 	}
-	told := limits.Limits{RPM: 6000, Concurrent: 1}
+	told := limits.Limits{RPM: 6000, Concurrency: 1}
 	r.g.SetLimits(r.now, told, told)
 	held := open[0]
 	for _, ticket := range open[1:] {

@@ -12,7 +12,7 @@ import (
 
 // joined returns a rig whose lanes a and b share 600 requests per minute, as headers have shown.
 func joined(t *testing.T) (r *rig, left float64) {
-	r = newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 100}})
+	r = newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 100}})
 	left = 600
 	for i := range 300 {
 		r.sleep(50 * time.Millisecond)

@@ -92,7 +92,7 @@ func (l *load) run(d time.Duration) {
 
 func TestSlotsStartAtEightOrWhatIsKnown(t *testing.T) {
 	for _, tt := range []struct{ told, start, want int }{{0, 0, 8}, {0, 20, 20}, {5, 0, 5}, {5, 20, 5}, {100, 0, 100}, {0, 1, 1}} {
-		r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: tt.told}, Start: limits.Limits{Concurrent: tt.start}}).warm(400)
+		r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: tt.told}, Start: limits.Limits{Concurrency: tt.start}}).warm(400)
 		if n := len(r.fill(limits.Call{})); n != tt.want {
 			t.Errorf("told %d, start %d: %d calls at once, want %d", tt.told, tt.start, n, tt.want)
 		}
@@ -101,7 +101,7 @@ func TestSlotsStartAtEightOrWhatIsKnown(t *testing.T) {
 
 func TestFewAreTriedAtOnceBeforeTheProviderAcceptsThem(t *testing.T) {
 	for told, want := range map[int][]int{0: {2, 4, 8, 8}, 20: {2, 12, 20, 20}} { // half of what is told, and then all
-		r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: told}})
+		r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: told}})
 		var sizes []int
 		for range want {
 			wave := r.fill(limits.Call{})
@@ -207,7 +207,7 @@ func TestABareRefusalBelowTheCutDisprovesItAndPauses(t *testing.T) {
 
 func TestABareRefusalCutsAToldNumberOnlyWhereItWasFull(t *testing.T) {
 	for _, tt := range []struct{ open, want, pauses int }{{20, 20, 1}, {10, 20, 1}} {
-		r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 20}}).warm(20)
+		r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 20}}).warm(20)
 		r.sleep(time.Second)
 		held := acquireN(r, tt.open)
 		r.sleep(5 * time.Millisecond)
@@ -230,7 +230,7 @@ func TestAToldNumberThatIsTooHighIsFound(t *testing.T) {
 		{6, crowd(0), 50 * time.Millisecond, 0.95},
 		{6, bare, 20 * time.Millisecond, 0.5},
 	} {
-		l := newLoad(t, gate.Config{Limits: limits.Limits{Concurrent: 12}}, tt.takes, tt.latency)
+		l := newLoad(t, gate.Config{Limits: limits.Limits{Concurrency: 12}}, tt.takes, tt.latency)
 		l.refusal = tt.refusal
 		l.run(30 * time.Second)
 		served, refused := l.served, l.refused
@@ -246,7 +246,7 @@ func TestAToldNumberThatIsTooHighIsFound(t *testing.T) {
 
 // A provider that counts a call for a while after it ended is not taken for one that takes fewer.
 func TestACallThatCountsLateIsWaitedFor(t *testing.T) {
-	l := newLoad(t, gate.Config{Limits: limits.Limits{Concurrent: 8}}, 8, 200*time.Millisecond)
+	l := newLoad(t, gate.Config{Limits: limits.Limits{Concurrency: 8}}, 8, 200*time.Millisecond)
 	l.refusal, l.lag = crowd(0), 200*time.Millisecond
 	l.run(30 * time.Second)
 	served, refused := l.served, l.refused

@@ -22,7 +22,7 @@ func (r *rig) reserve(d limits.Dimension, c limits.Cost, o limits.Outcome) (rese
 
 func tokenRig(t *testing.T, charge limits.Charge, cached bool) *rig {
 	r := newRig(t, gate.Config{Charge: charge, CountsCached: cached, Attempts: 1000,
-		Limits: limits.Limits{TPM: 1_000_000, ITPM: 1_000_000, OTPM: 1_000_000, Burst: 30 * time.Second, Concurrent: 100}})
+		Limits: limits.Limits{TPM: 1_000_000, ITPM: 1_000_000, OTPM: 1_000_000, Burst: 30 * time.Second, Concurrency: 100}})
 	r.release(r.acquire(limits.Call{}), limits.Outcome{})
 	return r
 }
@@ -170,7 +170,7 @@ func TestACallIsTooLargeOnlyByALowerBound(t *testing.T) {
 }
 
 func TestACallLargerThanTheBucketGoesFromAFullOneAndLeavesADebt(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{TPM: 6000, Burst: time.Second, Concurrent: 10}}) // 100 a second, the bucket holds 100
+	r := newRig(t, gate.Config{Limits: limits.Limits{TPM: 6000, Burst: time.Second, Concurrency: 10}}) // 100 a second, the bucket holds 100
 	r.acquire(limits.Call{Cost: limits.Cost{Input: 1000}})
 	r.wantLevel(limits.Tokens, -900, 1)
 	w := r.queue(limits.Call{Cost: limits.Cost{Input: 50}})
@@ -185,7 +185,7 @@ func TestACallLargerThanTheBucketGoesFromAFullOneAndLeavesADebt(t *testing.T) {
 }
 
 func TestAnOversizeCallWaitsForAFullBucketAndSmallOnesDoNotOvertakeItForEver(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{TPM: 6000, Burst: time.Second, Concurrent: 100}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{TPM: 6000, Burst: time.Second, Concurrency: 100}})
 	r.acquire(limits.Call{Tenant: "s", Cost: limits.Cost{Input: 100}})
 	big := r.queue(limits.Call{Tenant: "b", Cost: limits.Cost{Input: 500}})
 	for range 30 {
@@ -198,7 +198,7 @@ func TestAnOversizeCallWaitsForAFullBucketAndSmallOnesDoNotOvertakeItForEver(t *
 }
 
 func TestARefundNeverOverfillsABucket(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{TPM: 6000, Burst: time.Second, Concurrent: 10}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{TPM: 6000, Burst: time.Second, Concurrency: 10}})
 	h := r.acquire(limits.Call{Cost: limits.Cost{Input: 80}})
 	r.sleep(time.Minute) // the bucket is full again
 	r.release(h, limits.Outcome{Kind: limits.Network, Unsent: true})

@@ -57,11 +57,11 @@ func (l *lane) configure(now time.Time, configured limits.Limits) {
 		}
 	}
 	l.buckets.publish(now)
-	if configured.Concurrent == l.slots.ceiling {
+	if configured.Concurrency == l.slots.ceiling {
 		return
 	}
-	l.slots.configure(configured.Concurrent)
-	if configured.Concurrent > 0 {
+	l.slots.configure(configured.Concurrency)
+	if configured.Concurrency > 0 {
 		l.changed(now, limits.Concurrency, float64(l.slots.n()), limits.SourceTold)
 	}
 }

@@ -74,20 +74,20 @@ func (r *rig) toldLimits() (all []string) {
 }
 
 func TestToldLimitsAreSaidAlsoWhereNothingMeetsThem(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{RPM: 600, TPM: 90_000, Concurrent: 4}, Start: limits.Limits{TPM: 60_000, RPD: 1000}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{RPM: 600, TPM: 90_000, Concurrency: 4}, Start: limits.Limits{TPM: 60_000, RPD: 1000}})
 	for _, lane := range []string{"m", "m", "n"} {
 		r.release(r.acquire(limits.Call{Lane: lane}), limits.Outcome{})
 		r.sleep(time.Second)
 	}
-	want := []string{"m rpm 600 told", "m concurrent 4 told", "n rpm 600 told", "n concurrent 4 told"}
+	want := []string{"m rpm 600 told", "m concurrency 4 told", "n rpm 600 told", "n concurrency 4 told"}
 	if got := r.toldLimits(); !slices.Equal(got, want) {
 		t.Errorf("told: %q, want %q", got, want)
 	}
 }
 
 func TestCeilingsThatAreToldAndThenRemoved(t *testing.T) {
-	all := limits.Limits{RPM: 600, TPM: 60_000, RPD: 5000, Concurrent: 2}
-	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 8}, Account: limits.Limits{Concurrent: 8}})
+	all := limits.Limits{RPM: 600, TPM: 60_000, RPD: 5000, Concurrency: 2}
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 8}, Account: limits.Limits{Concurrency: 8}})
 	open := r.fill(limits.Call{Lane: "m"})
 	r.g.SetLimits(r.now, all, all) // there were none, with calls open
 	r.drain()
@@ -154,11 +154,11 @@ func TestACeilingAboveWhatHeadersSayChangesNothing(t *testing.T) {
 }
 
 func TestToldSlotsChangeWhileCallsAreOpen(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 8}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 8}})
 	r.warm(10)
 	open := r.fill(limits.Call{})
 	to := func(n int) {
-		r.g.SetLimits(r.now, limits.Limits{Concurrent: n}, limits.Limits{Concurrent: n})
+		r.g.SetLimits(r.now, limits.Limits{Concurrency: n}, limits.Limits{Concurrency: n})
 		r.drain()
 	}
 	to(3)
@@ -181,7 +181,7 @@ func TestToldSlotsChangeWhileCallsAreOpen(t *testing.T) {
 }
 
 func TestNothingIsSentWhileAllIsHeld(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 4}})
+	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 4}})
 	open := r.acquire(limits.Call{Lane: "a"})
 	r.g.Hold(r.now, true)
 	r.g.Hold(r.now, true)
@@ -239,7 +239,7 @@ func TestDelayForeseesTheWait(t *testing.T) {
 		})
 	}
 	t.Run("slots", func(t *testing.T) {
-		r := newRig(t, gate.Config{Limits: limits.Limits{Concurrent: 2}})
+		r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 2}})
 		for range 50 { // it learns that a call takes a second
 			r.queue(limits.Call{})
 			second(r)

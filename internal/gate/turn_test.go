@@ -184,7 +184,7 @@ func TestEveryGrantIsThatOfAPlainModel(t *testing.T) {
 		tenants := []int{2, 12, 60}[seed%3]
 		c := &bystander{t: t, random: rand.New(rand.NewPCG(seed, 2)), now: time.Unix(1_700_000_000, 0),
 			m: &turns{tenants: make(map[string]*claimant), weights: weights},
-			g: gate.New(gate.Config{Limits: limits.Limits{Concurrent: 6}, Attempts: 3, MaxThrottles: 5, Weights: weights})}
+			g: gate.New(gate.Config{Limits: limits.Limits{Concurrency: 6}, Attempts: 3, MaxThrottles: 5, Weights: weights})}
 		var ids uint64
 		for range 1500 {
 			op := c.random.IntN(20)

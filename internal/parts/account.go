@@ -16,9 +16,10 @@ import (
 const lane = "batch-api"
 
 const (
-	mostCalls  = 4           // to an account's Batch API at once: each may carry a file
-	throttles  = 1 << 20     // of one call: there is a day's time
-	tidyTime   = time.Minute // for the removal of files
+	mostCalls  = 4                      // to an account's Batch API at once: each may carry a file
+	throttles  = 1 << 20                // of one call: there is a day's time
+	tidyTime   = time.Minute            // for the removal of files
+	firstLook  = 500 * time.Millisecond // at a batch after it was made; doubles up to Terms.Poll
 	firstPoll  = 5 * time.Second
 	longRefuse = 5 * time.Minute // longest wait for room that others take up
 )
@@ -40,7 +41,7 @@ type account struct {
 
 func newAccount(cfg *Config, name string, api batchapi.API) (*account, error) {
 	s, err := sluice.New(sluice.Config{
-		Name: name, Limits: sluice.Limits{Concurrent: mostCalls}, MaxThrottles: throttles, Observer: cfg.Observer,
+		Name: name, Limits: sluice.Limits{Concurrency: mostCalls}, MaxThrottles: throttles, Observer: cfg.Observer,
 	})
 	if err != nil {
 		return nil, err

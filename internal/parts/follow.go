@@ -18,9 +18,9 @@ const countsEvery = 5 * time.Second
 
 // follow looks at a part's batch until it ended.
 func (d *Desk) follow(ctx context.Context, p *Part) error {
-	wait := wake.Backoff{Min: firstPoll, Max: d.cfg.Terms.Poll}
+	wait := wake.Backoff{Min: firstLook, Max: d.cfg.Terms.Poll}
 	var unknown time.Time
-	fresh := time.Since(p.e.MadeAt) < firstPoll // there is nothing to see yet
+	fresh := time.Since(p.e.MadeAt) < firstLook // there is nothing to see yet
 	for ctx.Err() == nil {
 		d.mu.Lock()
 		bell, off := d.bell, d.calloff && !p.asked && !p.e.Guess

@@ -27,7 +27,7 @@ type job struct {
 	stdin      []byte // nil: none
 	item       json.RawMessage
 	text       string // the item, for the environment
-	tier       string
+	stage      string
 	dir        itemDir
 	resultFile string // "" is none
 
@@ -47,7 +47,7 @@ type try struct {
 	answer         json.RawMessage // of a persistent worker
 	cause          error           // how a persistent worker ended, where it did
 	quarantined    bool
-	tier           string
+	stage          string
 	adopted        bool // it was made by an earlier run, which did not come to write it to the results
 	result         *Result
 }
@@ -80,7 +80,7 @@ func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 		return work.Result{}, o
 	}
 	j := item.Data.(*job)
-	t := &try{number: permit.Attempt(), started: time.Now(), tier: j.tier}
+	t := &try{number: permit.Attempt(), started: time.Now(), stage: j.stage}
 	result := work.Result{Data: t}
 	err := j.dir.begin()
 	if err == nil {
@@ -256,7 +256,7 @@ const mostVariable = 64 << 10
 // environment tells the command of its item.
 func (j *job) environment(id string, attempt int) []string {
 	env := []string{"SLUICE_ITEM_DIR=" + j.dir.path, "SLUICE_ATTEMPT=" + strconv.Itoa(attempt)}
-	for name, value := range map[string]string{"SLUICE_ITEM": j.text, "SLUICE_ITEM_ID": id, "SLUICE_ITEM_TIER": j.tier} {
+	for name, value := range map[string]string{"SLUICE_ITEM": j.text, "SLUICE_ITEM_ID": id, "SLUICE_ITEM_STAGE": j.stage} {
 		if len(value) <= mostVariable && !strings.ContainsRune(value, 0) {
 			env = append(env, name+"="+value)
 		}
@@ -284,7 +284,7 @@ func (x *Exec) outcome(t *try) (o sluice.Outcome, another bool) {
 func (x *Exec) keepTry(item work.Item, j *job, t *try, o *sluice.Outcome) error {
 	rec := &Result{
 		ID: item.ID, Line: item.Seq, Kind: o.Kind, State: stateOf(o.Kind, t.quarantined), Input: item.Hash.String(), Dir: j.dir.name,
-		Tier: j.tier, Attempts: t.number, Fault: faultOf(o.Kind, o.Err),
+		Stage: j.stage, Attempts: t.number, Fault: faultOf(o.Kind, o.Err),
 	}
 	if o.HasUsage {
 		rec.InputTokens, rec.OutputTokens = o.Usage.Input, o.Usage.Output
@@ -294,7 +294,7 @@ func (x *Exec) keepTry(item work.Item, j *job, t *try, o *sluice.Outcome) error 
 	}
 	t.describe(rec)
 	rec.Latency = millis(t.ended.Sub(t.started))
-	x.tally.met(item.ID, j.tier, rec.State)
+	x.tally.met(item.ID, j.stage, rec.State)
 	if err := own(j.dir.path); err != nil { // the command may have removed it
 		return err
 	}
@@ -311,5 +311,5 @@ func (t *try) describe(rec *Result) {
 		rec.ExitCode = &t.end.ExitCode
 	}
 	rec.Signal, rec.CPU, rec.MaxRSS = t.end.Signal, millis(t.end.CPU), t.end.MaxRSS
-	rec.Started, rec.Ended, rec.Tier, rec.Result = t.started.UTC(), t.ended.UTC(), t.tier, t.answer
+	rec.Started, rec.Ended, rec.Stage, rec.Result = t.started.UTC(), t.ended.UTC(), t.stage, t.answer
 }

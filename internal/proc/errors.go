@@ -19,10 +19,10 @@ func (e *ConfigError) Error() string { return "proc: " + e.Field + ": " + e.Err.
 // Unwrap returns what is wrong.
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// mostBlocked is how many tiers a BlockedError names.
+// mostBlocked is how many stages a BlockedError names.
 const mostBlocked = 10
 
-// BlockedError is returned by a run that did all it could: some tiers need one that failed or was not done.
+// BlockedError is returned by a run that did all it could: some stages need one that failed or was not done.
 type BlockedError struct{ Blocked []work.Blocked }
 
 // Error names what did not run, and why.
@@ -43,5 +43,5 @@ func (e *BlockedError) Error() string {
 
 // Hint says what can be done.
 func (e *BlockedError) Hint() string {
-	return "see why in their result.json and stderr.log; --retry-failed tries what failed again, and then what needs it"
+	return "see why in their result.json and stderr.log; --redo failed tries what failed again, and then what needs it"
 }

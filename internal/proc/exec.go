@@ -99,7 +99,7 @@ type Exec struct {
 	workers *workers
 	tally   *tally
 	claims  claims
-	since   time.Time // results of the chosen tiers from before it do not count
+	since   time.Time // results of the chosen stages from before it do not count
 	reopens bool      // an earlier run may have left results that did not come to the journal
 }
 
@@ -218,11 +218,11 @@ func (x *Exec) openRunner() (err error) {
 // recorded counts a result that is in the journal.
 func (x *Exec) recorded(r *work.Result) {
 	t, _ := r.Data.(*try)
-	tier := ""
+	stage := ""
 	if t != nil {
-		tier = t.tier
+		stage = t.stage
 	}
-	x.tally.add(r.ID, tier, r.Kind, stateOf(r.Kind, t != nil && t.quarantined))
+	x.tally.add(r.ID, stage, r.Kind, stateOf(r.Kind, t != nil && t.quarantined))
 	x.input.settle(int(r.Seq)-1, r.Kind == sluice.OK)
 	if x.cfg.OnResult != nil {
 		x.cfg.OnResult(r)

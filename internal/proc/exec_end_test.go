@@ -148,7 +148,7 @@ func TestCommandsStayBelowTheirMaximumCost(t *testing.T) {
 	for _, jobs := range []int{1, 4} {
 		bubble(t, 100, func(t *testing.T, c *course) {
 			c.cfg.Verdict.CLI, c.cfg.Limits.MaxCost = agents.Recognise("claude"), 0.105
-			c.limits.Limits.Concurrent = jobs
+			c.limits.Limits.Concurrency = jobs
 			c.play(func(_ context.Context, k call) int {
 				time.Sleep(time.Second)
 				k.say(`{"type":"result","subtype":"success","is_error":false,"result":"done","total_cost_usd":0.01}` + "\n")

@@ -30,7 +30,7 @@ func TestNothingIsHeldAfterARun(t *testing.T) {
 	t.Run("commands", func(t *testing.T) {
 		items := suite.Size(40, 500)
 		c := newCourse(t, items, `test $1 != item7`)
-		c.limits.Limits.Concurrent = 4
+		c.limits.Limits.Concurrency = 4
 		if rep, err := c.run(); err != nil || rep.Succeeded != items-1 || rep.Failed != 1 {
 			t.Errorf("%+v, error %v", rep, err)
 		}
@@ -38,7 +38,7 @@ func TestNothingIsHeldAfterARun(t *testing.T) {
 	t.Run("failures to start", func(t *testing.T) {
 		c := newCourse(t, 20, "")
 		c.cfg.Command.Args = []string{"/bin/true", strings.Repeat("too long", 32<<10)}
-		c.limits.Limits.Concurrent, c.limits.Attempts = 4, 1
+		c.limits.Limits.Concurrency, c.limits.Attempts = 4, 1
 		if rep, err := c.run(); err != nil || rep.Failed != 20 {
 			t.Errorf("%+v, error %v", rep, err)
 		}
@@ -68,7 +68,7 @@ func TestWhereFilesAreShortFewerRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newCourse(t, 40, `sleep 0.1`)
-	c.limits.Limits.Concurrent = 20
+	c.limits.Limits.Concurrency = 20
 	x := c.open()
 	files, _ := held(t)
 	now := syscall.Rlimit{Cur: uint64(files) + 40, Max: was.Max}
@@ -96,7 +96,7 @@ func TestAsManyRunAsHelp(t *testing.T) {
 			func(peak, least int) bool { return peak <= most && least <= 12 }},
 	} {
 		bubble(t, 160, func(t *testing.T, c *course) {
-			c.limits.Limits.Concurrent, c.cfg.Workers = 0, most
+			c.limits.Limits.Concurrency, c.cfg.Workers = 0, most
 			var running atomic.Int64
 			many := make(chan int, 160)
 			c.play(func(context.Context, call) int {

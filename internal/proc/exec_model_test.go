@@ -32,24 +32,24 @@ type model struct {
 	items   []modelItem
 	failing map[string]bool
 	log     map[string]int // how often commands began and ended
-	tiers   bool
+	stages  bool
 	held    map[string]proc.Result // the results after the run before
 	made    map[string]int         // of which versions they are
 	retried bool                   // the run before was to retry failed items
 	torn    string                 // the item whose line was torn since
 	begun   map[string]int         // how often each item had begun by then
-	rerun   string                 // the tier whose rerun was cut short
+	rerun   string                 // the stage whose rerun was cut short
 	since   map[string]int         // how often its items had begun when that began
 	told    []string               // the steps, for a test that fails
 }
 
 type modelItem struct {
 	id      string
-	tier    int
+	stage   int
 	version int
 }
 
-func (it modelItem) tierName() string { return fmt.Sprintf("T%d", it.tier) }
+func (it modelItem) stageName() string { return fmt.Sprintf("T%d", it.stage) }
 
 // TestExecAgainstModel runs random sequences of runs.
 func TestExecAgainstModel(t *testing.T) {
@@ -57,7 +57,7 @@ func TestExecAgainstModel(t *testing.T) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			bubble(t, 0, func(t *testing.T, c *course) {
 				m := &model{course: c, luck: rand.New(rand.NewPCG(seed, 7)), failing: map[string]bool{}, log: map[string]int{}, begun: map[string]int{}, made: map[string]int{}}
-				m.tiers = m.luck.IntN(2) == 0
+				m.stages = m.luck.IntN(2) == 0
 				m.cfg.Items.Path, m.cfg.Command.Args, m.limits.Attempts = m.path("items.jsonl"), []string{"/bin/sh", "{id}", "{v}"}, 1
 				m.play(m.answer)
 				m.grow(6)
@@ -103,7 +103,7 @@ func (m *model) answer(ctx context.Context, k call) int {
 // grow adds items and writes the file. Some fail for now.
 func (m *model) grow(n int) {
 	for range n {
-		it := modelItem{id: fmt.Sprintf("n%d", len(m.items)), tier: len(m.items) % 3}
+		it := modelItem{id: fmt.Sprintf("n%d", len(m.items)), stage: len(m.items) % 3}
 		m.items = append(m.items, it)
 		if m.luck.IntN(4) == 0 {
 			m.failing[it.id] = true
@@ -116,9 +116,9 @@ func (m *model) save() {
 	var text strings.Builder
 	for _, it := range m.items {
 		extra := ""
-		if m.tiers {
-			extra = fmt.Sprintf(`,"tier":%q`, it.tierName())
-			if it.tier == 2 {
+		if m.stages {
+			extra = fmt.Sprintf(`,"stage":%q`, it.stageName())
+			if it.stage == 2 {
 				extra += `,"needs":"T1"`
 			}
 		}
@@ -152,7 +152,7 @@ func (m *model) step() {
 	only := ""
 	if m.rerun != "" && m.luck.IntN(3) > 0 {
 		only = m.rerun
-	} else if m.tiers && m.luck.IntN(4) == 0 {
+	} else if m.stages && m.luck.IntN(4) == 0 {
 		only = fmt.Sprintf("T%d", m.luck.IntN(2))
 	}
 	m.cfg.Items.Only = nil
@@ -175,7 +175,7 @@ func (m *model) step() {
 
 // cutRun runs, and perhaps drains, cancels or crashes that. The directory of a run that crashed is that of one instant.
 func (m *model) cutRun() (rep proc.Report, cut string, err error) {
-	m.limits.Limits.Concurrent = 1 + m.luck.IntN(4)
+	m.limits.Limits.Concurrency = 1 + m.luck.IntN(4)
 	s, err := sluice.New(m.limits)
 	if err != nil {
 		m.t.Fatal(err)
@@ -251,7 +251,7 @@ func (m *model) check(rep proc.Report, err error, only string) (whole bool) {
 		before, had := m.held[it.id]
 		r, has := now[it.id]
 		ran := begun[it.id] - m.begun[it.id]
-		selected := only == "" || only == it.tierName()
+		selected := only == "" || only == it.stageName()
 		stale := redo && m.made[it.id] != it.version
 		again := selected && had && (stale || m.retried && before.State != proc.Succeeded || only != "")
 		switch {
@@ -271,7 +271,7 @@ func (m *model) check(rep proc.Report, err error, only string) (whole bool) {
 			t.Errorf("%s: %s, and failing is %v", it.id, r.State, m.failing[it.id])
 		}
 		if whole && selected {
-			blocked := isBlocked && it.tier == 2
+			blocked := isBlocked && it.stage == 2
 			switch {
 			case !has && !blocked:
 				t.Errorf("%s has no result: %+v", it.id, block)

@@ -16,7 +16,7 @@ var preflight = []string{"preflight"}
 
 func TestADrainDuringThePreflightStartsNothing(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, c *course) {
-		c.limits.Limits.Concurrent, c.limits.Attempts = 4, 1
+		c.limits.Limits.Concurrency, c.limits.Attempts = 4, 1
 		c.cfg.Limits.Preflight = preflight
 		c.play(func(ctx context.Context, _ call) int { rest(ctx, 20*time.Second); return 0 })
 		c.drained(time.Second)
@@ -70,7 +70,7 @@ func TestAResetThatAWorkerStatesIsWaitedFor(t *testing.T) {
 // said to be: what the next run waits for is what stands there.
 func TestALaterResetOfAnEarlierCommandIsTold(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, c *course) {
-		c.limits.Limits.Concurrent = 2
+		c.limits.Limits.Concurrency = 2
 		began := time.Now()
 		resets := map[string]time.Duration{"item1": 8 * time.Minute, "item2": 12 * time.Minute}
 		c.play(func(_ context.Context, k call) int {
@@ -124,7 +124,7 @@ func TestALimitOfTheRunBeforeIsWaitedFor(t *testing.T) {
 // A limit that is met while the preflight is on is asked about by another one: the first may have asked before.
 func TestALimitMetDuringThePreflightIsAskedAbout(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, c *course) {
-		c.limits.Limits.Concurrent = 2
+		c.limits.Limits.Concurrency = 2
 		c.cfg.Limits.Preflight = preflight
 		c.play(func(_ context.Context, k call) int {
 			switch {

@@ -35,7 +35,7 @@ func TestADrainDuringAPauseEndsTheRun(t *testing.T) {
 			time.Sleep(time.Second)
 			return k.limited(until)
 		})
-		c.limits.Limits.Concurrent = 4
+		c.limits.Limits.Concurrency = 4
 		rep := c.drained(time.Minute)
 		if rep.RateLimited != 4 || rep.Left != 8 || len(c.results()) != 0 || len(c.began("item")) != 4 {
 			t.Errorf("%+v", rep.Summary)
@@ -47,9 +47,9 @@ func TestADrainDuringAPauseEndsTheRun(t *testing.T) {
 	})
 }
 
-func TestADrainWhileTheFeedWaitsForATier(t *testing.T) {
+func TestADrainWhileTheFeedWaitsForAStage(t *testing.T) {
 	bubble(t, 0, func(t *testing.T, c *course) {
-		c.write("items.jsonl", `{"id":"a","tier":"T1"}`+"\n"+`{"id":"b","tier":"T2","needs":["T1"]}`+"\n")
+		c.write("items.jsonl", `{"id":"a","stage":"T1"}`+"\n"+`{"id":"b","stage":"T2","needs":["T1"]}`+"\n")
 		c.cfg.Items.Path, c.cfg.Command.Args = c.path("items.jsonl"), c.cfg.Command.Args[:4]
 		c.play(func(context.Context, call) int { time.Sleep(time.Hour); return 0 })
 		if rep := c.drained(time.Minute); rep.Succeeded != 1 || rep.Left != 1 || len(c.began("")) != 1 {
@@ -82,7 +82,7 @@ func TestManyStopARunAtOnce(t *testing.T) {
 	c := newCourse(t, 60, "")
 	c.write("agent", "#!/bin/sh\nsleep 0.05\nrm -f \"$0\"\n")
 	c.cfg.Command.Args = []string{c.path("agent"), "{}"}
-	c.limits.Limits.Concurrent, c.limits.Attempts = 20, 1
+	c.limits.Limits.Concurrency, c.limits.Attempts = 20, 1
 	rep, err := c.run()
 	if _, ok := errors.AsType[*work.StoppedError](err); !ok {
 		t.Errorf("error %v", err)
@@ -109,7 +109,7 @@ func TestALimitThatStaysIsNotAskedAboutWithoutRest(t *testing.T) {
 	} {
 		bubble(t, 4, func(t *testing.T, c *course) {
 			c.play(func(_ context.Context, k call) int { return end(k) })
-			c.limits.Limits.Concurrent = 4
+			c.limits.Limits.Concurrency = 4
 			c.drained(10 * time.Minute)
 			if n, k := len(c.began("item")), c.cfg.Pauses.Count(); n < 4 || n > most[name] || k > 12 || len(c.results()) != 0 {
 				t.Errorf("%s: %d runs and %d pauses in ten minutes, recorded %+v", name, n, k, c.results())
@@ -123,7 +123,7 @@ func TestWhatEndedWellBeforeItWasAbandonedIsRecorded(t *testing.T) {
 	t.Parallel()
 	for round := range suite.Size(1, 8) {
 		c := newCourse(t, 40, `trap 'exit 0' TERM; echo $1 >> $D/began; sleep 0.0$(($$ % 9)); echo $1 >> $D/ended`)
-		c.limits.Limits.Concurrent = 8
+		c.limits.Limits.Concurrency = 8
 		ctx, abandon := context.WithCancel(context.Background())
 		r := c.start(ctx, c.open())
 		c.await("ended", 8+round)
@@ -161,7 +161,7 @@ func TestAnItemThatStoppedBetweenItsTriesIsTriedAgain(t *testing.T) {
 
 func TestAFailureOfAnEarlierRunBlocksWhatNeedsIt(t *testing.T) {
 	bubble(t, 0, func(t *testing.T, c *course) {
-		c.write("items.jsonl", `{"id":"a","tier":"T1"}`+"\n"+`{"id":"b","tier":"T2","needs":["T1"]}`+"\n")
+		c.write("items.jsonl", `{"id":"a","stage":"T1"}`+"\n"+`{"id":"b","stage":"T2","needs":["T1"]}`+"\n")
 		c.cfg.Items.Path, c.cfg.Command.Args, c.limits.Attempts = c.path("items.jsonl"), c.cfg.Command.Args[:4], 1
 		c.play(func(context.Context, call) int { return 1 })
 		c.cfg.Items.Only = []string{"T1"}

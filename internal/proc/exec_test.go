@@ -110,7 +110,7 @@ func bubble(t *testing.T, items int, test func(t *testing.T, c *course)) {
 // newCourse has sh run a script for each of some items, which it gets as $1. $D is a directory for what it notes.
 func newCourse(t testing.TB, items int, script string) *course {
 	c := &course{t: t, limits: sluice.Config{
-		Limits: sluice.Limits{Concurrent: 1}, Attempts: 3, MaxThrottles: math.MaxInt32,
+		Limits: sluice.Limits{Concurrency: 1}, Attempts: 3, MaxThrottles: math.MaxInt32,
 	}}
 	dir := t.TempDir()
 	var list strings.Builder

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,7 +27,7 @@ type input struct {
 	index   work.Index // of the items, by number; of standard input, of those in the journal
 	offsets []int64    // where the items of a file are, by number; -1 is none
 	total   int
-	tiers   work.Tiers
+	stages  work.Stages
 	chosen  int                  // items that this run is to do, with those that are done
 	dropped map[string]time.Time // when the results ended that do not count any more, by id
 
@@ -40,7 +41,7 @@ type row struct {
 	number int // its line, or its place in a JSON array, less one
 	array  bool
 	id     string
-	tier   string
+	stage  string
 	needs  []string
 	hash   work.Hash
 	values values
@@ -51,7 +52,7 @@ func openInput(x *Exec) (*input, error) {
 	in := &input{x: x}
 	if x.cfg.Items.Path == "-" {
 		if len(x.cfg.Items.Only) > 0 || x.cfg.Items.From != "" {
-			return nil, &ConfigError{Field: "Items", Err: errors.New("tiers are chosen among the items of a file, not of standard input")}
+			return nil, &ConfigError{Field: "Items", Err: errors.New("stages are chosen among the items of a file, not of standard input")}
 		}
 		if x.cfg.Items.Changed == rows.ChangedRedo { // their old lines could not go with the first new one: nobody knows yet which they are
 			return nil, &ConfigError{Field: "Items", Err: errors.New("items that changed can run again from a file, not from standard input")}
@@ -126,7 +127,7 @@ func (in *input) remember(item *row, offset int64) *rows.Problem {
 		in.offsets = append(in.offsets, -1)
 	}
 	in.offsets = append(in.offsets, offset)
-	in.tiers.Add(item.number, item.tier, item.needs)
+	in.stages.Add(item.number, item.stage, item.needs)
 	return nil
 }
 
@@ -137,27 +138,27 @@ func (item *row) twice(other int) *rows.Problem {
 	}
 }
 
-// choose checks what tiers need of each other, and leaves out those that are not to run.
+// choose checks what stages need of each other, and leaves out those that are not to run.
 func (in *input) choose() error {
-	if err := in.tiers.Check(); err != nil {
+	if err := in.stages.Check(); err != nil {
 		if wrong, ok := errors.AsType[*work.NeedsError](err); ok {
-			problem := &rows.Problem{Text: wrong.Problem(), Hint: "needs names tiers of the same file"}
+			problem := &rows.Problem{Text: wrong.Problem(), Hint: "needs names stages of the same file"}
 			return rows.Numbered(wrong.Number+1, in.file.Array()).Wrong(in.x.cfg.Items.Path, problem)
 		}
 		return &ConfigError{Field: "Items", Err: err}
 	}
 	if len(in.x.cfg.Items.Only) > 0 {
-		if err := in.tiers.Only(in.x.cfg.Items.Only...); err != nil {
+		if err := in.stages.Only(in.x.cfg.Items.Only...); err != nil {
 			return &ConfigError{Field: "Only", Err: err}
 		}
 	}
 	if in.x.cfg.Items.From != "" {
-		if err := in.tiers.From(in.x.cfg.Items.From); err != nil {
+		if err := in.stages.From(in.x.cfg.Items.From); err != nil {
 			return &ConfigError{Field: "From", Err: err}
 		}
 	}
 	for number, offset := range in.offsets {
-		if offset >= 0 && in.tiers.Selected(number) {
+		if offset >= 0 && in.stages.Selected(number) {
 			in.chosen++
 		}
 	}
@@ -181,7 +182,7 @@ func (in *input) read(r rows.Row) (*row, *rows.Problem) {
 	item.hash = work.HashOf(in.x.settings[:], r.Bytes)
 	item.values.dir = in.x.itemDir(r.Number, item.id).path
 	if in.file == nil && len(item.needs) > 0 {
-		return nil, &rows.Problem{Text: "an item of standard input needs tiers, which may come after it", Hint: "put the items into a file"}
+		return nil, &rows.Problem{Text: "an item of standard input needs stages, which may come after it", Hint: "put the items into a file"}
 	}
 	if in.x.cfg.Command.Persistent {
 		return item, nil
@@ -222,7 +223,7 @@ func (item *row) parse(line []byte, text bool) *rows.Problem {
 	}
 	item.raw = jsonscan.AppendCompact(nil, line)
 	item.values.item = string(item.raw)
-	item.tier = item.values.fields["tier"]
+	item.stage = cmp.Or(item.values.fields["stage"], item.values.fields["tier"])
 	if custom == nil {
 		custom = id
 	}
@@ -232,8 +233,8 @@ func (item *row) parse(line []byte, text bool) *rows.Problem {
 		}
 	}
 	problem := item.parseNeeds(needs)
-	if problem == nil && item.tier == "" && len(item.needs) > 0 {
-		problem = &rows.Problem{Text: "needs without a tier", Hint: "give the item a tier: a tier needs other tiers"}
+	if problem == nil && item.stage == "" && len(item.needs) > 0 {
+		problem = &rows.Problem{Text: "needs without a stage", Hint: "give the item a stage: a stage needs other stages"}
 	}
 	return problem
 }
@@ -263,7 +264,7 @@ func (item *row) parseNeeds(value []byte) *rows.Problem {
 // item makes the work item of a row.
 func (in *input) item(r *row) (work.Item, error) {
 	x := in.x
-	j := &job{item: r.raw, text: r.values.item, tier: r.tier, dir: x.itemDir(r.number+1, r.id)}
+	j := &job{item: r.raw, text: r.values.item, stage: r.stage, dir: x.itemDir(r.number+1, r.id)}
 	item := work.Item{ID: r.id, Seq: int64(r.number) + 1, Lane: x.cfg.Limits.Lane, Hash: r.hash, Size: len(r.raw), Data: j}
 	if x.cfg.Command.Stdin {
 		j.stdin = append([]byte(r.values.item), '\n')
@@ -295,7 +296,7 @@ func (in *input) valid(r *Result) bool {
 	return r.Ended.After(in.dropped[r.ID]) && !r.Ended.Before(in.x.since)
 }
 
-// counts is how many items each tier has.
+// counts is how many items each stage has.
 func (in *input) counts() map[string]int {
 	n := make(map[string]int)
 	if in.file == nil {
@@ -306,18 +307,18 @@ func (in *input) counts() map[string]int {
 	}
 	for number, offset := range in.offsets {
 		if offset >= 0 {
-			n[in.tiers.Tier(number)]++
+			n[in.stages.Stage(number)]++
 		}
 	}
 	return n
 }
 
-// names are those of the tiers, and "" first if some items have none.
+// names are those of the stages, and "" first if some items have none.
 func (in *input) names() []string {
 	if in.file == nil {
 		return nil
 	}
-	return in.tiers.Names()
+	return in.stages.Names()
 }
 
 // feed gives the items that are left to do.
@@ -326,7 +327,7 @@ func (in *input) feed(ctx context.Context) iter.Seq2[work.Item, error] {
 		return in.feedStdin(ctx)
 	}
 	var reader *rows.Reader
-	return in.tiers.Feed(ctx, func(number int) (work.Item, error) {
+	return in.stages.Feed(ctx, func(number int) (work.Item, error) {
 		if reader == nil {
 			made, err := in.file.Reader()
 			if err != nil {
@@ -412,7 +413,7 @@ func (in *input) recorded(r *row) (bool, error) {
 // settle says that an item of a file has its result.
 func (in *input) settle(number int, ok bool) {
 	if in.file != nil {
-		in.tiers.Settle(number, ok)
+		in.stages.Settle(number, ok)
 	}
 }
 
@@ -421,5 +422,5 @@ func (in *input) blocked() []work.Blocked {
 	if in.file == nil {
 		return nil
 	}
-	return in.tiers.Blocked()
+	return in.stages.Blocked()
 }

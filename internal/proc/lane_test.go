@@ -22,7 +22,7 @@ func TestManyMeetALimitWithoutAHint(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const items, atOnce = 40, 10
 			l, pauses := proc.NewLane(), &work.Pauses{}
-			s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: atOnce}, MaxThrottles: math.MaxInt32, Observer: pauses})
+			s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: atOnce}, MaxThrottles: math.MaxInt32, Observer: pauses})
 			if err != nil {
 				t.Fatal(err)
 			}

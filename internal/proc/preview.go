@@ -23,7 +23,7 @@ type Preview struct {
 // Planned is an item that a run would run.
 type Planned struct {
 	ID      string   `json:"custom_id"`
-	Tier    string   `json:"tier,omitempty"`
+	Stage   string   `json:"stage,omitempty"`
 	Command []string `json:"command"`
 }
 
@@ -95,7 +95,7 @@ func (in *input) plan(each func(Planned) error) error {
 			return err
 		}
 		number := r.Number - 1
-		if number >= len(in.offsets) || !in.tiers.Selected(number) || in.index.Done().Has(number) {
+		if number >= len(in.offsets) || !in.stages.Selected(number) || in.index.Done().Has(number) {
 			continue
 		}
 		item, problem := in.read(r)
@@ -110,7 +110,7 @@ func (in *input) plan(each func(Planned) error) error {
 		if in.x.cfg.Command.Persistent {
 			j.args = in.x.literals()
 		}
-		if err := each(Planned{ID: item.id, Tier: item.tier, Command: j.args}); err != nil {
+		if err := each(Planned{ID: item.id, Stage: item.stage, Command: j.args}); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,7 @@ import (
 type Report struct {
 	Summary
 	Kinds   map[sluice.Kind]int `json:"failed_by_kind"` // of Failed and Quarantined
-	Tiers   []Summary           `json:"tiers,omitempty"`
+	Stages  []Summary           `json:"stages,omitempty"`
 	Waits   []work.Blocked      `json:"blocked_by,omitempty"` // what did not run because of what it needs
 	Results string              `json:"results"`              // the file
 	Outlook string              `json:"outlook,omitempty"`    // what the agent states of its usage windows
@@ -22,7 +22,7 @@ type Report struct {
 
 // Summary counts items.
 type Summary struct {
-	Tier        string   `json:"tier,omitempty"`
+	Stage       string   `json:"stage,omitempty"`
 	Items       int      `json:"items"`
 	Succeeded   int      `json:"succeeded"`
 	Failed      int      `json:"failed"`
@@ -58,22 +58,22 @@ func (s *Summary) finish() {
 // tally counts what became of items, those of earlier runs too.
 type tally struct {
 	mu      sync.Mutex
-	tiers   map[string]*Summary
+	stages  map[string]*Summary
 	kinds   map[sluice.Kind]int
 	done    int               // by earlier runs, of the items of this one,
 	failed  int               // and of those, not well
-	limited map[string]string // items whose last try met a limit, with their tiers
+	limited map[string]string // items whose last try met a limit, with their stages
 }
 
 func newTally() *tally {
-	return &tally{tiers: make(map[string]*Summary), kinds: make(map[sluice.Kind]int), limited: make(map[string]string)}
+	return &tally{stages: make(map[string]*Summary), kinds: make(map[sluice.Kind]int), limited: make(map[string]string)}
 }
 
-func (t *tally) tierLocked(name string) *Summary {
-	s := t.tiers[name]
+func (t *tally) stageLocked(name string) *Summary {
+	s := t.stages[name]
 	if s == nil {
-		s = &Summary{Tier: name}
-		t.tiers[name] = s
+		s = &Summary{Stage: name}
+		t.stages[name] = s
 	}
 	return s
 }
@@ -82,7 +82,7 @@ func (t *tally) tierLocked(name string) *Summary {
 func (t *tally) earlier(r *Result, counts bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.countLocked(r.Tier, r.Kind, r.State)
+	t.countLocked(r.Stage, r.Kind, r.State)
 	if counts {
 		t.done++
 		if r.State != Succeeded {
@@ -104,26 +104,26 @@ func (t *tally) alreadyFailed() int {
 }
 
 // met notes what became of a try that failed.
-func (t *tally) met(id, tier string, state State) {
+func (t *tally) met(id, stage string, state State) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if state == RateLimited {
-		t.limited[id] = tier
+		t.limited[id] = stage
 	} else {
 		delete(t.limited, id)
 	}
 }
 
 // add counts a result.
-func (t *tally) add(id, tier string, kind sluice.Kind, state State) {
+func (t *tally) add(id, stage string, kind sluice.Kind, state State) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.countLocked(tier, kind, state)
+	t.countLocked(stage, kind, state)
 	delete(t.limited, id)
 }
 
-func (t *tally) countLocked(tier string, kind sluice.Kind, state State) {
-	t.tierLocked(tier).count(state)
+func (t *tally) countLocked(stage string, kind sluice.Kind, state State) {
+	t.stageLocked(stage).count(state)
 	if state != Succeeded {
 		t.kinds[kind]++
 	}
@@ -135,45 +135,45 @@ func (x *Exec) report(run work.Report) Report {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	rep := Report{Kinds: maps.Clone(t.kinds), Results: ResultsPath(x.dir), Run: run, Waits: in.blocked(), Outlook: x.Outlook()}
-	tiers := make(map[string]*Summary, len(t.tiers))
-	for name, s := range t.tiers {
+	stages := make(map[string]*Summary, len(t.stages))
+	for name, s := range t.stages {
 		copied := *s
-		tiers[name] = &copied
+		stages[name] = &copied
 	}
-	named := func(tier string) *Summary {
-		if tiers[tier] == nil {
-			tiers[tier] = &Summary{Tier: tier}
+	named := func(stage string) *Summary {
+		if stages[stage] == nil {
+			stages[stage] = &Summary{Stage: stage}
 		}
-		return tiers[tier]
+		return stages[stage]
 	}
-	for _, tier := range t.limited {
-		named(tier).RateLimited++
+	for _, stage := range t.limited {
+		named(stage).RateLimited++
 	}
 	for _, b := range rep.Waits {
 		named(b.Name).Blocked += b.Items
 	}
-	for tier, n := range in.counts() {
-		named(tier).Items = n
+	for stage, n := range in.counts() {
+		named(stage).Items = n
 	}
-	for _, s := range tiers {
+	for _, s := range stages {
 		s.finish()
 		rep.add(s)
 	}
 	rep.finish()
 	for _, name := range in.names() {
-		if s := tiers[name]; s != nil {
-			rep.Tiers = append(rep.Tiers, *s)
+		if s := stages[name]; s != nil {
+			rep.Stages = append(rep.Stages, *s)
 		}
 	}
 	return rep
 }
 
-// add adds up what became of the items of a tier.
-func (s *Summary) add(tier *Summary) {
-	s.Items += tier.Items
-	s.Succeeded += tier.Succeeded
-	s.Failed += tier.Failed
-	s.Quarantined += tier.Quarantined
-	s.RateLimited += tier.RateLimited
-	s.Blocked += tier.Blocked
+// add adds up what became of the items of a stage.
+func (s *Summary) add(stage *Summary) {
+	s.Items += stage.Items
+	s.Succeeded += stage.Succeeded
+	s.Failed += stage.Failed
+	s.Quarantined += stage.Quarantined
+	s.RateLimited += stage.RateLimited
+	s.Blocked += stage.Blocked
 }

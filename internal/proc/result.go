@@ -34,7 +34,7 @@ type Result struct {
 	State State       `json:"state"`
 	Kind  sluice.Kind `json:"kind"`
 	Final bool        `json:"final"`
-	Tier  string      `json:"tier,omitempty"`
+	Stage string      `json:"stage,omitempty"`
 
 	ExitCode *int   `json:"exit_code"`        // null: it did not exit by itself, or never ran
 	Signal   string `json:"signal,omitempty"` // that ended it

@@ -22,7 +22,7 @@ const stateVersion = 1
 // hungAfter is how long a run that goes on writes nothing at most: it writes its state every 30 s in any case.
 const hungAfter = 120 * time.Second
 
-// rerunName is the file that says which tiers are being run again, and since when: their results from before do not count.
+// rerunName is the file that says which stages are being run again, and since when: their results from before do not count.
 const rerunName = "rerun.json"
 
 // rerun is what Only and From ask for.
@@ -62,7 +62,7 @@ func (x *Exec) checkState() error {
 		return &DirectoryError{Dir: x.dir, Text: "was written by a newer Sluice", Advice: "use that one, or name another directory by --state"}
 	case earlier.Hash != "" && earlier.Hash != x.settings.String() && x.cfg.Items.Changed == rows.ChangedRefused && hasLines(ResultsPath(x.dir)):
 		return &DirectoryError{Dir: x.dir, Text: "is of another command, or of one that is run otherwise",
-			Advice: "name another directory by --state, or let --changed redo run all again, or --changed keep keep what is there"}
+			Advice: "name another directory by --state, or let --redo changed run all again, or --redo none keep what is there"}
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (x *Exec) resume() error {
 	return nil
 }
 
-// openRerun says since when results of the chosen tiers count: a run that was cut short goes on.
+// openRerun says since when results of the chosen stages count: a run that was cut short goes on.
 func (x *Exec) openRerun() (rerun, error) {
 	asked := rerun{Only: x.cfg.Items.Only, From: x.cfg.Items.From}
 	if len(asked.Only) == 0 && asked.From == "" {
@@ -144,7 +144,7 @@ func (x *Exec) openRerun() (rerun, error) {
 	return asked, writeJSON(filepath.Join(x.dir, rerunName), asked)
 }
 
-// rerunSince is when a rerun of the same tiers began that was cut short; zero if there was none.
+// rerunSince is when a rerun of the same stages began that was cut short; zero if there was none.
 func (x *Exec) rerunSince() (time.Time, error) {
 	b, err := os.ReadFile(filepath.Join(x.dir, rerunName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -157,7 +157,7 @@ func (x *Exec) rerunSince() (time.Time, error) {
 	return before.Since, err
 }
 
-// endRerun says that the chosen tiers were run.
+// endRerun says that the chosen stages were run.
 func (x *Exec) endRerun() error {
 	err := os.Remove(filepath.Join(x.dir, rerunName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -198,7 +198,7 @@ func (m *matcher) match(line work.Line) error {
 		return nil // of an item that the file does not have any more
 	}
 	m.matched++
-	selected := in.tiers.Selected(number)
+	selected := in.stages.Selected(number)
 	switch {
 	case !in.index.Same(number, hash) && x.cfg.Items.Changed == rows.ChangedRefused:
 		m.changed.Add(number+1, rec.ID)
@@ -210,7 +210,7 @@ func (m *matcher) match(line work.Line) error {
 		return nil
 	}
 	if in.index.Done().Set(number) {
-		in.tiers.Settle(number, rec.State == Succeeded)
+		in.stages.Settle(number, rec.State == Succeeded)
 		x.tally.earlier(rec, selected)
 	}
 	return nil
@@ -230,7 +230,7 @@ func (m *matcher) again(line work.Line, rec *Result) {
 // results. It needs no permit.
 func adopted(rec *Result) work.Handler {
 	return work.HandlerFunc(func(context.Context, work.Item) (work.Result, error) {
-		r := work.Result{Data: &try{adopted: true, result: rec, tier: rec.Tier, quarantined: rec.State == Quarantined}}
+		r := work.Result{Data: &try{adopted: true, result: rec, stage: rec.Stage, quarantined: rec.State == Quarantined}}
 		if rec.Kind == sluice.OK {
 			return r, nil
 		}

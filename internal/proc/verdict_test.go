@@ -169,7 +169,7 @@ func TestTheItemsDoNotCountThePreflight(t *testing.T) {
 		sluice.Overloaded: "API Error: Overloaded\n",
 	} {
 		bubble(t, 4, func(t *testing.T, c *course) {
-			c.limits.Limits.Concurrent = 2
+			c.limits.Limits.Concurrency = 2
 			c.cfg.Limits.Preflight = preflight
 			c.play(func(_ context.Context, k call) int {
 				if k.last == "preflight" && k.nth <= 2 {
@@ -207,7 +207,7 @@ func TestAResultFileIsOfItsItemAlone(t *testing.T) {
 		{"in another item's directory", "../2-2/said.json", func(k call) string { return filepath.Join(k.itemDir(), "../2-2/said.json") }, 0},
 	} {
 		bubble(t, 2, func(t *testing.T, c *course) {
-			c.limits.Limits.Concurrent, c.limits.Attempts = 2, 1
+			c.limits.Limits.Concurrency, c.limits.Attempts = 2, 1
 			t.Chdir(c.path(""))
 			c.cfg.Verdict.ResultFile = tt.file
 			c.play(func(_ context.Context, k call) int {

@@ -56,13 +56,13 @@ func TestNoInterleavingLosesAPermit(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
 			c := &chaos{luck: rand.New(rand.NewPCG(seed, 1))}
-			one := upstream(t, sluice.Config{Limits: sluice.Limits{Concurrent: 3}})
+			one := upstream(t, sluice.Config{Limits: sluice.Limits{Concurrency: 3}})
 			one.Account, one.Keys = "acme", 2
 			two := one
 			two.Keys = 1
 			cfg := route.Config{
 				Cheapest:  seed%2 == 1,
-				Upstreams: []route.Upstream{one, two, upstream(t, sluice.Config{Limits: sluice.Limits{RPM: 600, Concurrent: 2}})},
+				Upstreams: []route.Upstream{one, two, upstream(t, sluice.Config{Limits: sluice.Limits{RPM: 600, Concurrency: 2}})},
 				Excluded:  func(route.Exclusion) { time.Sleep(c.ms(50)) },
 			}
 			u := router(t, cfg, 1)

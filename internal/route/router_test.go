@@ -25,7 +25,7 @@ type routed struct {
 func router(t *testing.T, cfg route.Config, n int) *routed {
 	t.Helper()
 	for range n {
-		cfg.Upstreams = append(cfg.Upstreams, upstream(t, sluice.Config{Limits: sluice.Limits{Concurrent: 1}}))
+		cfg.Upstreams = append(cfg.Upstreams, upstream(t, sluice.Config{Limits: sluice.Limits{Concurrency: 1}}))
 	}
 	cfg.Authenticates = func(error) bool { return true }
 	t.Cleanup(func() {
@@ -261,7 +261,7 @@ func TestPanicsAndGoexitLeaveNothingBehind(t *testing.T) {
 // no failure of the provider, whose other key goes on.
 func TestCallsThatAreNotSentDoNotPauseTheAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		up := upstream(t, sluice.Config{Limits: sluice.Limits{Concurrent: 8}})
+		up := upstream(t, sluice.Config{Limits: sluice.Limits{Concurrency: 8}})
 		up.Account = "acme"
 		u := router(t, route.Config{
 			Upstreams: []route.Upstream{up, up},

@@ -140,5 +140,5 @@ func (e *ChangedError) Error() string {
 
 // Hint says what can be done.
 func (e *ChangedError) Hint() string {
-	return "--changed redo runs them again, --changed keep keeps what was recorded"
+	return "--redo changed runs them again, --redo none keeps what was recorded"
 }

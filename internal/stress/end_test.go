@@ -28,7 +28,7 @@ func endpoint(base http.RoundTripper) *stress.Endpoint {
 	return &stress.Endpoint{
 		Provider: p, Target: provider.Target{Model: "m", Endpoint: p.PromptEndpoint("m")}, Base: base,
 		Scheduler: func(o sluice.Observer) (*sluice.Scheduler, error) {
-			return sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 5}, Observer: o})
+			return sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 5}, Observer: o})
 		},
 	}
 }

@@ -76,7 +76,7 @@ func newRun(ctx context.Context, cfg Config, l *level) (*run, error) {
 			return nil, err
 		}
 		r.sched, err = sluice.New(sluice.Config{
-			Name: "sim", Limits: sluice.Limits{Concurrent: cfg.Slots}, Observer: sluice.ObserverFunc(r.observe),
+			Name: "sim", Limits: sluice.Limits{Concurrency: cfg.Slots}, Observer: sluice.ObserverFunc(r.observe),
 		})
 	}
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 
 func storm() sim.Config {
 	return sim.Config{
-		RPM: 900, Burst: 2 * time.Second, Concurrent: 30, Latency: 300 * time.Millisecond, Jitter: .2,
+		RPM: 900, Burst: 2 * time.Second, Concurrency: 30, Latency: 300 * time.Millisecond, Jitter: .2,
 		Storms: []sim.Storm{{From: 6 * time.Second, To: 11 * time.Second}},
 		Faults: sim.Faults{BadRequest: .02, ServerError: .03},
 	}
@@ -35,11 +35,11 @@ func TestAReportSaysWhatTheSchedulerSays(t *testing.T) {
 		within float64 // of shares of the time
 	}{
 		"a storm":        {storm(), sluice.Limits{}, .03},
-		"bound by slots": {sim.Config{Latency: 500 * time.Millisecond}, sluice.Limits{Concurrent: 3}, .01},
+		"bound by slots": {sim.Config{Latency: 500 * time.Millisecond}, sluice.Limits{Concurrency: 3}, .01},
 		// Two lanes fight for one budget. What holds calls back changes between two events, too: in 200 runs that came to .081
 		// of the time at most, while a share that stands under another name is wrong by far more.
 		"bound by tokens": {sim.Config{TPM: 6000, Burst: 2 * time.Second}, sluice.Limits{TPM: 6000}, .2},
-		"nothing told":    {sim.Config{Concurrent: 7, NoHeaders: true, Latency: 300 * time.Millisecond}, sluice.Limits{}, .03},
+		"nothing told":    {sim.Config{Concurrency: 7, NoHeaders: true, Latency: 300 * time.Millisecond}, sluice.Limits{}, .03},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestWhatHeldCallsBack(t *testing.T) {
 	s.at(0, "scheduler_started", `"account":"a"`)
 	s.at(0, "slot_waiting", `"account":"a","lane":"m","dimension":"rpm","active":1,"max":8,"waiting":1`)
 	s.at(4000, "slot_acquired", `"account":"a","lane":"m","dimension":"rpm","wait_ms":4000,"active":2,"max":8,"waiting":0`)
-	s.at(5000, "slot_waiting", `"account":"a","lane":"m","dimension":"concurrent","active":8,"max":8,"waiting":1`)
+	s.at(5000, "slot_waiting", `"account":"a","lane":"m","dimension":"concurrency","active":8,"max":8,"waiting":1`)
 	s.at(6000, "paused", `"account":"a"`)
 	s.at(6000, "slot_waiting", `"account":"a","lane":"m","active":8,"max":8,"waiting":2`)
 	s.at(8000, "resumed", `"account":"a"`)
@@ -251,7 +251,7 @@ func TestWhatHeldCallsBack(t *testing.T) {
 	s.at(9000, "slot_acquired", `"account":"a","lane":"m","wait_ms":4000,"active":2,"max":8,"waiting":0`)
 	s.at(10000, "scheduler_closed", `"account":"a"`)
 	r := fromFiles(t, nil, s.Bytes())
-	want := map[string]float64{"rpm": .4, "concurrent": .1, "paused": .2, "cooldown": .1}
+	want := map[string]float64{"rpm": .4, "concurrency": .1, "paused": .2, "cooldown": .1}
 	if !reflect.DeepEqual(r.Run.Bound, want) || r.Run.Cooldowns.LostMS != 1000 {
 		t.Errorf("%v, want %v; %+v", r.Run.Bound, want, r.Run.Cooldowns)
 	}
@@ -264,10 +264,10 @@ func TestWhatHeldCallsBack(t *testing.T) {
 func TestCallsWithoutItemsWaitForSlots(t *testing.T) {
 	var s script
 	s.at(0, "scheduler_started", `"account":"a"`)
-	s.at(0, "slot_waiting", `"account":"a","lane":"m","call":"first","dimension":"concurrent","active":2,"max":2,"waiting":1`)
-	s.at(0, "slot_waiting", `"account":"a","member":"agent","lane":"m","call":"quitter","dimension":"concurrent","active":2,"max":2,"waiting":2`)
-	s.at(3000, "slot_acquired", `"account":"a","lane":"m","call":"first","dimension":"concurrent","wait_ms":3000,"active":2,"max":2,"waiting":1`)
-	s.at(8000, "slot_cancelled", `"account":"a","member":"agent","lane":"m","call":"quitter","dimension":"concurrent","wait_ms":8000,"active":2,"max":2,"waiting":0`)
+	s.at(0, "slot_waiting", `"account":"a","lane":"m","call":"first","dimension":"concurrency","active":2,"max":2,"waiting":1`)
+	s.at(0, "slot_waiting", `"account":"a","member":"agent","lane":"m","call":"quitter","dimension":"concurrency","active":2,"max":2,"waiting":2`)
+	s.at(3000, "slot_acquired", `"account":"a","lane":"m","call":"first","dimension":"concurrency","wait_ms":3000,"active":2,"max":2,"waiting":1`)
+	s.at(8000, "slot_cancelled", `"account":"a","member":"agent","lane":"m","call":"quitter","dimension":"concurrency","wait_ms":8000,"active":2,"max":2,"waiting":0`)
 	s.at(9000, "slot_acquired", `"account":"a","lane":"m","call":"last","active":2,"max":2,"waiting":0`)
 	s.at(9500, "slot_released", `"account":"a","lane":"m","call":"first","kind":"server_error","error":"no","active":1,"max":2,"waiting":0`)
 	s.at(10000, "scheduler_closed", `"account":"a"`)
@@ -415,7 +415,7 @@ func TestFailuresHaveThreeIdsAndAMessage(t *testing.T) {
 	if len(r.Longest) != 5 || r.Longest[0] != (telemetry.LongWait{ID: "good49", Wait: 49}) || r.Longest[4].Wait != 45 {
 		t.Errorf("longest waits: %v", r.Longest)
 	}
-	r.Judge(telemetry.Advice{Retry: "sluice run a -o b --retry-failed"})
+	r.Judge(telemetry.Advice{Retry: "sluice run a -o b --redo failed"})
 	if !strings.Contains(r.Verdict, "50 of 150 items done, 100 failed") || !strings.Contains(r.Next, "may mend 50 failed items") || r.Command == "" {
 		t.Errorf("%s %s %s", r.Verdict, r.Next, r.Command)
 	}

@@ -122,7 +122,7 @@ func (s *Server) guard(configured string, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		http.Error(w, "this is not "+cmp.Or(label(host), "the host of no name")+": ask for the host that --metrics-listen names", http.StatusForbidden)
+		http.Error(w, "this is not "+cmp.Or(label(host), "the host of no name")+": ask for the host that --metrics names", http.StatusForbidden)
 	})
 }
 

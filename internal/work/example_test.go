@@ -11,7 +11,7 @@ import (
 
 // Items go through a Scheduler, each as one call that is tried again where that is worth it.
 func Example() {
-	scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 4}})
+	scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 4}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // scheduler returns a Scheduler with that many slots, which is closed with the test.
 func scheduler(t testing.TB, slots int) *sluice.Scheduler {
 	t.Helper()
-	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: slots}})
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: slots}})
 	if err != nil {
 		t.Fatal(err)
 	}

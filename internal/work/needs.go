@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// NeedsError is returned by Tiers.Check for a need that cannot be met: of a tier that is not there, or, with a Cycle, of
-// a tier that needs this one in turn.
+// NeedsError is returned by Stages.Check for a need that cannot be met: of a stage that is not there, or, with a Cycle, of
+// a stage that needs this one in turn.
 type NeedsError struct {
 	Number int      // the item that has the need
 	Need   string   // the name
-	Known  []string // the tiers of the input
-	Cycle  []string // the tiers, each of which needs the next; the last is the first again
+	Known  []string // the stages of the input
+	Cycle  []string // the stages, each of which needs the next; the last is the first again
 }
 
 // Error names the item by its number.
@@ -22,14 +22,14 @@ func (e *NeedsError) Error() string { return fmt.Sprintf("item %d %s", e.Number,
 // Problem is what Error says after the item.
 func (e *NeedsError) Problem() string {
 	if e.Cycle == nil {
-		return fmt.Sprintf("needs %q, which is not a tier: %s", e.Need, tiersAre(e.Known))
+		return fmt.Sprintf("needs %q, which is not a stage: %s", e.Need, stagesAre(e.Known))
 	}
 	return fmt.Sprintf("needs %q, which can never be done first: %s", e.Need, spell(e.Cycle))
 }
 
-// Check finds the tiers that are needed. It returns a *NeedsError for a name that is not a tier, and for a tier that needs
+// Check finds the stages that are needed. It returns a *NeedsError for a name that is not a stage, and for a stage that needs
 // itself, directly or not. Only Add may be called before it returned nil.
-func (t *Tiers) Check() error {
+func (t *Stages) Check() error {
 	if t.linked {
 		panic("work: Check was called before")
 	}
@@ -52,7 +52,7 @@ func (t *Tiers) Check() error {
 }
 
 // refuseCycles takes away, again and again, what needs nothing that is left. If something stays, there is a cycle in it.
-func (t *Tiers) refuseCycles() error {
+func (t *Stages) refuseCycles() error {
 	var ready []uint32
 	lacks := make([]uint32, len(t.groups))
 	for i := range t.groups {
@@ -76,7 +76,7 @@ func (t *Tiers) refuseCycles() error {
 }
 
 // cycle describes the cycle that one comes to from a group, always by the first need that is left.
-func (t *Tiers) cycle(from uint32, left func(i uint32) bool) *NeedsError {
+func (t *Stages) cycle(from uint32, left func(i uint32) bool) *NeedsError {
 	var path []uint32
 	met := make(map[uint32]bool)
 	for i := from; !met[i]; {
@@ -88,7 +88,7 @@ func (t *Tiers) cycle(from uint32, left func(i uint32) bool) *NeedsError {
 			path = path[slices.Index(path, i):]
 		}
 	}
-	// It starts with the tier that comes first in the input.
+	// It starts with the stage that comes first in the input.
 	at := slices.Index(path, slices.Min(path))
 	path = append(path[at:], path[:at]...)
 	path = append(path, path[0])
@@ -126,11 +126,11 @@ func plainName(name string) string {
 	return name
 }
 
-// tiersAre names the tiers of an input for a message.
-func tiersAre(names []string) string {
+// stagesAre names the stages of an input for a message.
+func stagesAre(names []string) string {
 	const most = 20
 	if len(names) == 0 {
-		return "the input has no tiers"
+		return "the input has no stages"
 	}
 	var list []string
 	for _, name := range names[:min(most, len(names))] {
@@ -139,5 +139,5 @@ func tiersAre(names []string) string {
 	if more := len(names) - most; more > 0 {
 		list = append(list, fmt.Sprintf("and %d more", more))
 	}
-	return "the tiers are " + strings.Join(list, ", ")
+	return "the stages are " + strings.Join(list, ", ")
 }

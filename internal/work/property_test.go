@@ -103,7 +103,7 @@ func (p *plan) oneRun(luck *rand.Rand, peaceful bool) (all bool, err error) {
 		}
 		done[id] = true
 	}
-	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: p.slots}})
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: p.slots}})
 	if err != nil {
 		return false, err
 	}

@@ -117,7 +117,7 @@ func TestSlotsBeyondAThousandAreUsed(t *testing.T) {
 
 func TestLongCallsDoNotHoldBackThosePacedByARate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 600, Concurrent: 1000}})
+		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 600, Concurrency: 1000}})
 		if err != nil {
 			t.Fatal(err)
 		}

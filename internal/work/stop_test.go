@@ -132,7 +132,7 @@ func TestFatalAnswerStopsTheRunAtOnce(t *testing.T) {
 func TestNothingIsSentAfterAFatalAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int32
-		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1}, Observer: sluice.ObserverFunc(func(e sluice.Event) {
+		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 1}, Observer: sluice.ObserverFunc(func(e sluice.Event) {
 			if e.Type == limits.EventSlotAcquired && sent.Load() == 1 {
 				time.Sleep(time.Minute) // the next call has its permit before the one that was refused has returned
 			}
@@ -218,7 +218,7 @@ func TestNoCallIsSentBetweenAFailureAndTheStopForIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: tt.slots}, Attempts: tt.attempts})
+				s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: tt.slots}, Attempts: tt.attempts})
 				if err != nil {
 					t.Fatal(err)
 				}

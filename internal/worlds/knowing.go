@@ -70,7 +70,7 @@ func (m *knowledge) share(limits []Limit, foreign bool) []*limit {
 	out := inForce(limits)
 	for _, l := range out {
 		seconds := w.Serve.Jitter
-		if l.Dim == Concurrent {
+		if l.Dim == Concurrency {
 			if foreign {
 				l.N = max(1, l.N-math.Round(w.foreignUse(l.Limit)))
 				l.meter = newMeter(l.Limit)
@@ -107,7 +107,7 @@ func (g *guards) forget() { release(g.lanes) }
 func release(lanes [][]*limit) {
 	for _, lane := range lanes {
 		for _, l := range lane {
-			if l.Dim == Concurrent {
+			if l.Dim == Concurrency {
 				l.take(0, l.left(0)-l.size())
 			}
 		}
@@ -154,7 +154,7 @@ func (m *knowledge) take(now time.Duration, item *Item) {
 func (m *knowledge) giveBack(now time.Duration, item *Item, r *Response) {
 	trip := m.w.Serve.Up + m.w.Serve.Down
 	for _, l := range m.lanes[item.Lane] {
-		if l.Dim == Concurrent {
+		if l.Dim == Concurrency {
 			m.frees = append(m.frees, free{now + max(0, l.Late-trip).span() + time.Microsecond, item.Lane})
 			continue
 		}
@@ -182,7 +182,7 @@ func (m *knowledge) kept(d Dimension, item *Item, r *Response) float64 {
 func (m *knowledge) refresh(now time.Duration) {
 	for len(m.frees) > 0 && m.frees[0].at <= now {
 		for _, l := range m.lanes[m.frees[0].lane] {
-			if l.Dim == Concurrent {
+			if l.Dim == Concurrency {
 				l.take(now, -1)
 			}
 		}
@@ -212,7 +212,7 @@ func (m *knowledge) learn(now time.Duration, item *Item, r *Response) {
 	room := r.done - m.w.Serve.Reject.span() + r.wait
 	m.hold[item.Lane] = max(m.hold[item.Lane], room-up)
 	for i, l := range m.lanes[item.Lane] {
-		if l.Dim != r.limit || l.Dim == Concurrent {
+		if l.Dim != r.limit || l.Dim == Concurrency {
 			continue
 		}
 		left := 0.0

@@ -47,7 +47,7 @@ func (d *drafter) draftLimiter(kind float64) {
 			l.Status = one(d, 429, 503)
 		}
 	default: // Envoy's circuit breaker, nginx limit_conn: a slot is free just after its response
-		l = Limit{Dim: Concurrent, N: math.Round(d.scaled(4, 40)), Late: one[Seconds](d, 0, 0.0005, 0.001), Status: one(d, 503, 503, 429)}
+		l = Limit{Dim: Concurrency, N: math.Round(d.scaled(4, 40)), Late: one[Seconds](d, 0, 0.0005, 0.001), Status: one(d, 503, 503, 429)}
 		d.Show.Body = one(d, "page", "overflow")
 		if d.Show.Body == "overflow" {
 			l.Status = 503

@@ -36,7 +36,7 @@ func after(m meter, now time.Duration, cost float64) time.Duration {
 
 // newMeter returns the meter of a limit as it is at time zero.
 func newMeter(l Limit) meter {
-	if l.Dim == Concurrent {
+	if l.Dim == Concurrency {
 		return &counter{limit: l.N, count: math.Round(l.Used * l.N)}
 	}
 	window := time.Duration(float64(l.Burst) * 1e9)

@@ -86,7 +86,7 @@ func TestMetersAgreeWithANaiveModel(t *testing.T) {
 }
 
 func TestACounterHasNoRoomBeforeARelease(t *testing.T) {
-	m := newMeter(Limit{Dim: Concurrent, N: 2})
+	m := newMeter(Limit{Dim: Concurrency, N: 2})
 	m.take(0, 1)
 	m.take(0, 1)
 	if at := after(m, 0, 1); at != never {

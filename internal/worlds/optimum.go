@@ -41,7 +41,7 @@ func Optimum(w *World) (time.Duration, bool) {
 func heldLonger(limits []Limit, trip Seconds) []Limit {
 	out := append([]Limit(nil), limits...)
 	for i := range out {
-		if out[i].Dim == Concurrent {
+		if out[i].Dim == Concurrency {
 			out[i].Late = max(out[i].Late, trip)
 		}
 	}
@@ -248,7 +248,7 @@ func (g *guards) learn(now, sent time.Duration, item *Item) {
 // client may count from another instant on.
 func (g *guards) exceeded(now time.Duration, item *Item) *limit {
 	for _, l := range g.lanes[item.Lane] {
-		if l.Dim != Concurrent && l.left(now)+l.size()*1e-6 < min(g.cost(l.Dim, item), l.size()) {
+		if l.Dim != Concurrency && l.left(now)+l.size()*1e-6 < min(g.cost(l.Dim, item), l.size()) {
 			return l
 		}
 	}
@@ -258,7 +258,7 @@ func (g *guards) exceeded(now time.Duration, item *Item) *limit {
 // release gives back the concurrency of a request that has ended.
 func (g *guards) release(item *Item) {
 	for _, l := range g.lanes[item.Lane] {
-		if l.Dim == Concurrent {
+		if l.Dim == Concurrency {
 			l.take(0, -1)
 		}
 	}

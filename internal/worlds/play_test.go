@@ -36,7 +36,7 @@ func TestRandomWorldsHaveTheirShares(t *testing.T) {
 		for name, is := range map[string]bool{
 			"shared": w.Shared(), "change": len(w.Changes) > 0, "storm": len(w.Storms) > 0, "faults": w.Faulty(),
 			"window": w.longestWindow() > 0, "unknown period": slices.Contains([]string{"seconds", "unix", "unixms"}, w.Show.Headers),
-			"503 at once": slices.ContainsFunc(w.limits(), func(l Limit) bool { return l.Dim == Concurrent && l.Status == 503 }),
+			"503 at once": slices.ContainsFunc(w.limits(), func(l Limit) bool { return l.Dim == Concurrency && l.Status == 503 }),
 		} {
 			if is {
 				counts[name]++
@@ -243,7 +243,7 @@ func TestFormsOfRateLimitersStateAWindow(t *testing.T) {
 }
 
 func TestRateLimitersRejectInTheirWords(t *testing.T) {
-	busy := Limit{Dim: Concurrent, N: 1, Status: 503}
+	busy := Limit{Dim: Concurrency, N: 1, Status: 503}
 	counter := Limit{Dim: RPM, N: 60, Burst: 1, Kind: Estimate}
 	for _, c := range []struct {
 		limit  Limit

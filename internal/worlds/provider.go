@@ -78,7 +78,7 @@ func newProvider(w *World, c *clock, eager bool) *provider {
 
 // foreignUse returns the average use of a limit by foreign clients: per minute, or at once.
 func (w *World) foreignUse(l Limit) float64 {
-	if l.Dim == Concurrent {
+	if l.Dim == Concurrency {
 		return w.Foreign.Share * w.capacity() * float64(w.Serve.Latency+l.Late)
 	}
 	return l.minute() * w.Foreign.Share * w.capacity() * w.meanCost(l.Dim)
@@ -142,7 +142,7 @@ func (p *provider) lacking(item *Item) (worst *limit, wait time.Duration) {
 		if at == p.clock.now {
 			continue
 		}
-		if l.Dim == Concurrent {
+		if l.Dim == Concurrency {
 			at = p.clock.now + p.w.Serve.Latency.span()
 		}
 		if worst == nil || at-p.clock.now > wait {
@@ -280,7 +280,7 @@ func (p *provider) charge(item *Item, r *Response, end time.Duration) {
 		}
 		switch {
 		case l.foreign > 0 && item.ID < 0:
-		case l.Dim == Concurrent:
+		case l.Dim == Concurrency:
 			l.take(now, 1)
 			p.clock.at(end+l.Late.span(), func() { l.take(p.clock.now, -1) })
 		case p.eager:
@@ -330,7 +330,7 @@ func (p *provider) reject(item *Item, v verdict) *Response {
 	r := &Response{Status: v.status, cause: v.cause, head: done, done: done}
 	if r.limited() && p.w.Charge.Rejected || !r.limited() && p.w.Charge.Overload {
 		for _, l := range p.lanes[item.Lane] {
-			if l.Dim != Concurrent && (l.Kind == Estimate || l.left(p.clock.now) > -l.size()) { // a counter still counts
+			if l.Dim != Concurrency && (l.Kind == Estimate || l.left(p.clock.now) > -l.size()) { // a counter still counts
 				l.take(p.clock.now, p.w.cost(l.Dim, item))
 			}
 		}
@@ -381,7 +381,7 @@ func (w *World) meanItem() *Item {
 func (w *World) capacity() float64 {
 	least := math.Inf(1)
 	for _, l := range w.limits() {
-		if l.Dim == Concurrent {
+		if l.Dim == Concurrency {
 			least = min(least, l.N/float64(w.Serve.Latency+l.Late+w.Serve.Up+w.Serve.Down))
 		} else {
 			least = min(least, l.N/l.minute()/max(w.meanCost(l.Dim), 1))

@@ -125,7 +125,7 @@ func (d *drafter) draftLimits() {
 			l.Burst, l.Used = 60, 0
 			l.Phase = 60 - Seconds(math.Round(d.optimum*d.between(0.4, 0.9)))
 		}
-		if dim == Concurrent {
+		if dim == Concurrency {
 			l = Limit{Dim: dim, N: d.concurrency(split, i == binding), Late: one[Seconds](d, 0, 0, 0, 0.1, 0.3)}
 		}
 		if dim == RPD {
@@ -167,12 +167,12 @@ func (d *drafter) dimensions() []Dimension {
 	case "anthropic":
 		dims = one(d, []Dimension{RPM, ITPM, OTPM}, []Dimension{RPM, ITPM, OTPM}, []Dimension{RPM, ITPM})
 	case "bare":
-		dims = one(d, []Dimension{RPM}, []Dimension{RPM, Concurrent}, []Dimension{Concurrent}, []Dimension{RPM, TPM})
+		dims = one(d, []Dimension{RPM}, []Dimension{RPM, Concurrency}, []Dimension{Concurrency}, []Dimension{RPM, TPM})
 	default:
 		dims = one(d, []Dimension{RPM, TPM}, []Dimension{RPM, TPM}, []Dimension{RPM}, []Dimension{TPM}, []Dimension{RPM, ITPM})
 	}
 	if d.Show.Dialect != "bare" && d.chance(0.12) {
-		dims = append(slices.Clone(dims), Concurrent)
+		dims = append(slices.Clone(dims), Concurrency)
 	}
 	if d.chance(0.05) {
 		dims = append(slices.Clone(dims), RPD)
@@ -202,7 +202,7 @@ func (d *drafter) draftSpeech() {
 func (d *drafter) draftConfig() {
 	s := &d.Show
 	if d.chance(0.35) {
-		if all := d.limits(); all[0].Dim != Concurrent {
+		if all := d.limits(); all[0].Dim != Concurrency {
 			d.Config.Burst = all[0].Burst
 		}
 	}
@@ -348,7 +348,7 @@ func (d *drafter) fit() bool {
 	rate := d.capacity()
 	start := math.Inf(1)
 	for _, l := range d.limits() {
-		if l.Dim == Concurrent {
+		if l.Dim == Concurrency {
 			if d.Foreign.Share > 0 && l.N < 10 { // too few to share
 				return false
 			}
@@ -402,7 +402,7 @@ func (d *drafter) guaranteeSuffices() bool {
 	}
 	item := d.meanItem()
 	for _, g := range d.guarantees() {
-		if g.Kind == Sliding && g.Dim != RPD && g.Dim != Concurrent && (1.1*requests+6)*d.guarded(g.Dim, item) > g.N {
+		if g.Kind == Sliding && g.Dim != RPD && g.Dim != Concurrency && (1.1*requests+6)*d.guarded(g.Dim, item) > g.N {
 			return false
 		}
 	}

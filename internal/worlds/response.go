@@ -55,7 +55,7 @@ type figure struct {
 func (p *provider) figures(lane int) []figure {
 	out := make([]figure, 0, 4)
 	for _, l := range p.lanes[lane] {
-		if l.Dim == Concurrent {
+		if l.Dim == Concurrency {
 			continue
 		}
 		now := p.clock.now
@@ -390,7 +390,7 @@ func (s *speaker) limited(item *Item, v verdict) []byte {
 			return s.envelope(429, "", "Resource has been exhausted (e.g. check quota).", "")
 		}
 		return s.envelope(429, "rate_limit_error", "Rate limited. Please try again later.", "")
-	case dim == Concurrent:
+	case dim == Concurrency:
 		return s.envelope(429, "rate_limit_error", "Number of concurrent requests has exceeded your rate limit. Please try again later.", "")
 	case s.show.Body == "wait":
 		text = fmt.Sprintf("Rate limit is exceeded. Try again in %d seconds.", int(math.Ceil(v.wait.Seconds())))

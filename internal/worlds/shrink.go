@@ -43,7 +43,7 @@ func (w *World) valid() bool {
 		return false
 	}
 	for _, l := range w.limits() {
-		if l.N <= 0 || l.Dim == "" || l.Dim != Concurrent && l.Burst <= 0 {
+		if l.N <= 0 || l.Dim == "" || l.Dim != Concurrency && l.Burst <= 0 {
 			return false
 		}
 	}

@@ -21,12 +21,12 @@ type Dimension string
 
 // The dimensions: requests, tokens, input and output tokens per minute, requests per day, requests in flight.
 const (
-	RPM        Dimension = "rpm"
-	TPM        Dimension = "tpm"
-	ITPM       Dimension = "itpm"
-	OTPM       Dimension = "otpm"
-	RPD        Dimension = "rpd"
-	Concurrent Dimension = "concurrent"
+	RPM         Dimension = "rpm"
+	TPM         Dimension = "tpm"
+	ITPM        Dimension = "itpm"
+	OTPM        Dimension = "otpm"
+	RPD         Dimension = "rpd"
+	Concurrency Dimension = "concurrency"
 )
 
 // The kinds of a limit: a token bucket; a fixed window by the clock, or one that its first request opens; a sliding window,
@@ -81,12 +81,12 @@ type Load struct {
 // Limit is one limit of a provider.
 type Limit struct {
 	Dim    Dimension `json:"dim"`
-	N      float64   `json:"n"`                // per minute; per day for RPD; at once for Concurrent
+	N      float64   `json:"n"`                // per minute; per day for RPD; at once for Concurrency
 	Kind   string    `json:"kind,omitempty"`   // Bucket, Fixed, Opened, Sliding or Estimate
 	Burst  Seconds   `json:"burst,omitempty"`  // seconds of refill that a bucket holds; a window's length
 	Phase  Seconds   `json:"phase,omitempty"`  // Fixed, Estimate: the age of the first window at time zero
 	Used   float64   `json:"used,omitempty"`   // share that is used up at time zero
-	Late   Seconds   `json:"late,omitempty"`   // Concurrent: how long a finished request still counts
+	Late   Seconds   `json:"late,omitempty"`   // Concurrency: how long a finished request still counts
 	Status int       `json:"status,omitempty"` // of its rejections; default 429
 }
 
@@ -130,7 +130,7 @@ type Show struct {
 	Body       string  `json:"body,omitempty"`        // of a 429: "" (bare), "named", "figures", "wait", "wrong", "contradictory", "law", "page", "overflow"
 }
 
-// Change is a change of limits: those of Dim, or of all but RPD and Concurrent, are multiplied by Factor.
+// Change is a change of limits: those of Dim, or of all but RPD and Concurrency, are multiplied by Factor.
 type Change struct {
 	At     Seconds   `json:"at"`
 	Dim    Dimension `json:"dim,omitempty"`
@@ -259,7 +259,7 @@ func (w *World) clip(items []*Item) {
 	for _, l := range w.limits() {
 		full := newMeter(l).size() * 0.9 * w.lowest(l.Dim)
 		for _, item := range items {
-			for l.Dim != RPM && l.Dim != RPD && l.Dim != Concurrent && max(w.cost(l.Dim, item), w.total(l.Dim, item)) > full && item.Max+item.input > 2 {
+			for l.Dim != RPM && l.Dim != RPD && l.Dim != Concurrency && max(w.cost(l.Dim, item), w.total(l.Dim, item)) > full && item.Max+item.input > 2 {
 				item.input, item.Max = (item.input+1)/2, (item.Max+1)/2
 				item.output = min(item.output, item.Max)
 			}
@@ -280,7 +280,7 @@ func (w *World) lowest(d Dimension) float64 {
 }
 
 func (c Change) concerns(d Dimension) bool {
-	return c.Dim == d || c.Dim == "" && d != RPD && d != Concurrent
+	return c.Dim == d || c.Dim == "" && d != RPD && d != Concurrency
 }
 
 func (w *World) makeOdd(items []*Item) {

@@ -33,12 +33,12 @@ def concurrent(n, at_once):
 # name: (server, its parameters, requests, optimum, flags that state the limit)
 ROWS = {
     "nginx-rate": ("nginx", "limit_req zone=rate burst=60 nodelay;", 360, bucket(360, 15, 61), "--rpm 900 --rate-limit burst=4s"),
-    "nginx-conn": ("nginx", "limit_conn open 8;", 400, concurrent(400, 8), "--concurrent 8"),
+    "nginx-conn": ("nginx", "limit_conn open 8;", 400, concurrent(400, 8), "--concurrency 8"),
     "nginx-rate-503": ("nginx", "limit_req zone=rate burst=60 nodelay; limit_req_status 503;", 360, bucket(360, 15, 61), "--rpm 900 --rate-limit burst=4s"),
-    "nginx-conn-503": ("nginx", "limit_conn open 8; limit_conn_status 503;", 400, concurrent(400, 8), "--concurrent 8"),
+    "nginx-conn-503": ("nginx", "limit_conn open 8; limit_conn_status 503;", 400, concurrent(400, 8), "--concurrency 8"),
     "haproxy": ("haproxy", "", 300, sliding(300, 150, 10), "--rate-limit requests=150/10s"),
     "envoy-rate": ("envoy", "rate", 400, bucket(400, 20, 60), "--rpm 1200 --rate-limit burst=3s"),
-    "envoy-breaker": ("envoy", "breaker", 400, concurrent(400, 8), "--concurrent 8"),
+    "envoy-breaker": ("envoy", "breaker", 400, concurrent(400, 8), "--concurrency 8"),
     "traefik": ("traefik", "", 400, bucket(400, 20, 60), "--rpm 1200 --rate-limit burst=3s"),
     "express": ("node", "legacy", 300, window(300, 100, 10), "--rate-limit requests=100/10s"),
     "express-draft-6": ("node", "draft-6", 300, window(300, 100, 10), "--rate-limit requests=100/10s"),
@@ -251,7 +251,7 @@ def gateway(tools, binary):
     async def client(url, n, dir):
         port = free_port()
         p = await asyncio.create_subprocess_exec(
-            binary, "serve", "--listen", f"127.0.0.1:{port}", "--metrics-listen", "127.0.0.1:0", "--provider", "openai-compatible",
+            binary, "serve", "--listen", f"127.0.0.1:{port}", "--metrics", "127.0.0.1:0", "--provider", "openai-compatible",
             "--base-url", url, env={**os.environ, "OPENAI_API_KEY": "sk-none", "XDG_STATE_HOME": str(dir / "state"), "HOME": str(dir)})
         try:
             await until_open(port)

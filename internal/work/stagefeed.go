@@ -20,12 +20,12 @@ const (
 	blocked              // something that it needs will not be done well
 )
 
-// Blocked is a tier that did not run because of one that it needs.
+// Blocked is a stage that did not run because of one that it needs.
 type Blocked struct {
 	Name  string `json:"name"`
 	Items int    `json:"items"` // that did not run
 
-	Need   string `json:"need"`   // the tier that it needs, the first of several that will not be done well
+	Need   string `json:"need"`   // the stage that it needs, the first of several that will not be done well
 	Failed int    `json:"failed"` // its items that failed
 	Left   int    `json:"left"`   // its items that have no result
 }
@@ -44,7 +44,7 @@ func (b Blocked) String() string {
 
 // Settle says that an item has its result, now or from an earlier run, and whether that is good. An attempt that is tried
 // again is no result. What is said of an item again, or of a number that has none, changes nothing.
-func (t *Tiers) Settle(number int, ok bool) {
+func (t *Stages) Settle(number int, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.linked {
@@ -64,7 +64,7 @@ func (t *Tiers) Settle(number int, ok bool) {
 //
 // A need that was left out by Only or From counts by what earlier runs did: what needs it is blocked if that is not all done
 // well. There is one feed at a time; one after a run that was stopped gives what that left.
-func (t *Tiers) Feed(ctx context.Context, read func(number int) (Item, error)) iter.Seq2[Item, error] {
+func (t *Stages) Feed(ctx context.Context, read func(number int) (Item, error)) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		wake := t.begin()
 		for c := (cursor{}); ctx.Err() == nil; {
@@ -91,7 +91,7 @@ func (t *Tiers) Feed(ctx context.Context, read func(number int) (Item, error)) i
 
 // Blocked returns what is blocked, in the order of the input: before a run by what earlier ones did, and after it by all
 // results.
-func (t *Tiers) Blocked() []Blocked {
+func (t *Stages) Blocked() []Blocked {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sortLocked()
@@ -112,7 +112,7 @@ func (t *Tiers) Blocked() []Blocked {
 }
 
 // begin makes everything ready for a feed, and returns what wakes it.
-func (t *Tiers) begin() <-chan struct{} {
+func (t *Stages) begin() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sorted = false
@@ -123,11 +123,11 @@ func (t *Tiers) begin() <-chan struct{} {
 // cursor is how far a feed is.
 type cursor struct {
 	number int    // all below were looked at for those that lack nothing
-	next   uint32 // the next item, plus 1, of a tier that became ready
+	next   uint32 // the next item, plus 1, of a stage that became ready
 }
 
 // take returns the number of the next item to be given. A number below zero is none: then more says whether one may come.
-func (t *Tiers) take(c *cursor) (number int, more bool) {
+func (t *Stages) take(c *cursor) (number int, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for c.number < len(t.of) {
@@ -158,12 +158,12 @@ func (t *Tiers) take(c *cursor) (number int, more bool) {
 }
 
 // sortLocked finds the states of all groups from what is settled.
-func (t *Tiers) sortLocked() {
+func (t *Stages) sortLocked() {
 	if t.sorted {
 		return
 	}
 	if !t.linked {
-		panic("work: Tiers without Check")
+		panic("work: Stages without Check")
 	}
 	t.sorted, t.queue, t.waiting = true, nil, 0
 	t.wake = make(chan struct{}, 1)
@@ -195,13 +195,13 @@ func (t *Tiers) sortLocked() {
 func (g *group) well() bool { return g.left == 0 && g.failed == 0 }
 
 // spoiltLocked says whether a group will not be done well in this run.
-func (t *Tiers) spoiltLocked(i uint32) bool {
+func (t *Stages) spoiltLocked(i uint32) bool {
 	g := &t.groups[i]
 	return g.failed > 0 || g.left > 0 && (g.leftOut || g.state == blocked)
 }
 
 // settleLocked counts a result of a group.
-func (t *Tiers) settleLocked(i uint32, ok bool) {
+func (t *Stages) settleLocked(i uint32, ok bool) {
 	g := &t.groups[i]
 	g.left--
 	if !ok {
@@ -217,7 +217,7 @@ func (t *Tiers) settleLocked(i uint32, ok bool) {
 }
 
 // releaseLocked lets what needs a group go on, now that this is done well.
-func (t *Tiers) releaseLocked(i uint32) {
+func (t *Stages) releaseLocked(i uint32) {
 	for _, d := range t.groups[i].dependents {
 		g := &t.groups[d]
 		if g.lacks--; g.lacks == 0 && g.state == lacking {
@@ -230,7 +230,7 @@ func (t *Tiers) releaseLocked(i uint32) {
 }
 
 // blockLocked blocks what needs a group that will not be done well, directly or not.
-func (t *Tiers) blockLocked(i uint32) {
+func (t *Stages) blockLocked(i uint32) {
 	for next := []uint32{i}; len(next) > 0; {
 		i := next[len(next)-1]
 		next = next[:len(next)-1]

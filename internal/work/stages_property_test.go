@@ -20,57 +20,57 @@ import (
 	"pgregory.net/rapid"
 )
 
-// tiered is an item of a random input.
-type tiered struct {
-	number   int
-	id, tier string
-	needs    []string
+// stageed is an item of a random input.
+type stageed struct {
+	number    int
+	id, stage string
+	needs     []string
 }
 
-// tieredInput is a random input. What it says of it is worked out by plain loops over all items.
-type tieredInput []tiered
+// stageedInput is a random input. What it says of it is worked out by plain loops over all items.
+type stageedInput []stageed
 
-// randomTiers returns an input whose needs make no cycle: tiers are in a secret order, and need only those that come before.
-func randomTiers(luck *rand.Rand) tieredInput {
-	tiers := luck.IntN(9)
+// randomStages returns an input whose needs make no cycle: stages are in a secret order, and need only those that come before.
+func randomStages(luck *rand.Rand) stageedInput {
+	stages := luck.IntN(9)
 	rank := luck.Perm(9)
-	var in tieredInput
+	var in stageedInput
 	number := -1
 	for range luck.IntN(30) {
 		number += 1 + luck.IntN(2)*luck.IntN(3) // with gaps
-		it := tiered{number: number, id: "i" + strconv.Itoa(number)}
-		if k := luck.IntN(tiers + 1); k < tiers && luck.IntN(5) > 0 {
-			it.tier = "T" + strconv.Itoa(k)
+		it := stageed{number: number, id: "i" + strconv.Itoa(number)}
+		if k := luck.IntN(stages + 1); k < stages && luck.IntN(5) > 0 {
+			it.stage = "T" + strconv.Itoa(k)
 		}
 		in = append(in, it)
 	}
 	for i := range in {
 		for range luck.IntN(3) {
-			if tier := in[luck.IntN(len(in))].tier; tier != "" && in[i].tier != "" && rank[tier[1]-'0'] < rank[in[i].tier[1]-'0'] {
-				in[i].needs = append(in[i].needs, tier)
+			if stage := in[luck.IntN(len(in))].stage; stage != "" && in[i].stage != "" && rank[stage[1]-'0'] < rank[in[i].stage[1]-'0'] {
+				in[i].needs = append(in[i].needs, stage)
 			}
 		}
 	}
 	return in
 }
 
-// tiersOf makes Tiers of an input.
-func tiersOf(in tieredInput) (*work.Tiers, error) {
-	t := new(work.Tiers)
+// stagesOf makes Stages of an input.
+func stagesOf(in stageedInput) (*work.Stages, error) {
+	t := new(work.Stages)
 	for _, it := range in {
-		t.Add(it.number, it.tier, it.needs)
+		t.Add(it.number, it.stage, it.needs)
 	}
 	return t, t.Check()
 }
 
 // before returns the items that an item waits for.
-func (in tieredInput) before(it tiered) (items []tiered) {
+func (in stageedInput) before(it stageed) (items []stageed) {
 	for _, like := range in {
-		if it.tier == "" || like.tier != it.tier {
+		if it.stage == "" || like.stage != it.stage {
 			continue
 		}
 		for _, other := range in {
-			if slices.Contains(like.needs, other.tier) {
+			if slices.Contains(like.needs, other.stage) {
 				items = append(items, other)
 			}
 		}
@@ -79,7 +79,7 @@ func (in tieredInput) before(it tiered) (items []tiered) {
 }
 
 // play returns what is recorded once nothing more can run, given what is, by a rule that says which items fail.
-func (in tieredInput) play(recorded map[string]bool, selected map[string]bool, fails func(id string) bool) map[string]bool {
+func (in stageedInput) play(recorded map[string]bool, selected map[string]bool, fails func(id string) bool) map[string]bool {
 	after := make(map[string]bool)
 	for id, ok := range recorded {
 		after[id] = ok
@@ -90,7 +90,7 @@ func (in tieredInput) play(recorded map[string]bool, selected map[string]bool, f
 			if _, is := after[it.id]; is || !selected[it.id] {
 				continue
 			}
-			if !slices.ContainsFunc(in.before(it), func(other tiered) bool { return !after[other.id] }) {
+			if !slices.ContainsFunc(in.before(it), func(other stageed) bool { return !after[other.id] }) {
 				after[it.id] = !fails(it.id)
 				changed = true
 			}
@@ -99,32 +99,32 @@ func (in tieredInput) play(recorded map[string]bool, selected map[string]bool, f
 	return after
 }
 
-// blocked counts what can no more run by the name of its tier, whatever becomes of the rest.
-func (in tieredInput) blocked(recorded, selected map[string]bool) map[string]int {
+// blocked counts what can no more run by the name of its stage, whatever becomes of the rest.
+func (in stageedInput) blocked(recorded, selected map[string]bool) map[string]int {
 	best := in.play(recorded, selected, func(string) bool { return false })
 	names := make(map[string]int)
 	for _, it := range in {
 		if _, is := best[it.id]; is || !selected[it.id] {
 			continue
 		}
-		names[it.tier]++
+		names[it.stage]++
 	}
 	return names
 }
 
-// from returns what runs from a tier on.
-func (in tieredInput) from(tier string) map[string]bool {
+// from returns what runs from a stage on.
+func (in stageedInput) from(stage string) map[string]bool {
 	selected := make(map[string]bool)
-	first := slices.IndexFunc(in, func(it tiered) bool { return it.tier == tier })
-	needless := !slices.ContainsFunc(in, func(it tiered) bool { return len(it.needs) > 0 })
+	first := slices.IndexFunc(in, func(it stageed) bool { return it.stage == stage })
+	needless := !slices.ContainsFunc(in, func(it stageed) bool { return len(it.needs) > 0 })
 	for i, it := range in {
-		started := slices.IndexFunc(in, func(like tiered) bool { return like.tier == it.tier })
-		selected[it.id] = it.tier == tier || needless && i >= first && it.tier != "" && started >= first
+		started := slices.IndexFunc(in, func(like stageed) bool { return like.stage == it.stage })
+		selected[it.id] = it.stage == stage || needless && i >= first && it.stage != "" && started >= first
 	}
 	for changed := !needless; changed; {
 		changed = false
 		for _, it := range in {
-			needsOne := slices.ContainsFunc(in.before(it), func(other tiered) bool { return selected[other.id] })
+			needsOne := slices.ContainsFunc(in.before(it), func(other stageed) bool { return selected[other.id] })
 			if !selected[it.id] && needsOne {
 				selected[it.id], changed = true, true
 			}
@@ -133,13 +133,13 @@ func (in tieredInput) from(tier string) map[string]bool {
 	return selected
 }
 
-// TestTiersRunWhatTheirNeedsAllow runs random inputs, of which items fail at random, in runs that are drained or cancelled at
-// random instants, or are of a part of the tiers. Each resumes from the journal of those before. Nothing may start before what
+// TestStagesRunWhatTheirNeedsAllow runs random inputs, of which items fail at random, in runs that are drained or cancelled at
+// random instants, or are of a part of the stages. Each resumes from the journal of those before. Nothing may start before what
 // it needs is recorded as good; what is recorded and what is blocked at the end of each is as the plain model says.
-func TestTiersRunWhatTheirNeedsAllow(t *testing.T) {
+func TestStagesRunWhatTheirNeedsAllow(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		luck := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 7))
-		h := tieredHistory{in: randomTiers(luck), path: journalPath(t), recorded: make(map[string]bool), bad: make(map[string]bool)}
+		h := stageedHistory{in: randomStages(luck), path: journalPath(t), recorded: make(map[string]bool), bad: make(map[string]bool)}
 		for _, it := range h.in {
 			h.bad[it.id] = luck.IntN(8) == 0
 		}
@@ -151,9 +151,9 @@ func TestTiersRunWhatTheirNeedsAllow(t *testing.T) {
 	})
 }
 
-// tieredHistory is runs over one input and one journal.
-type tieredHistory struct {
-	in   tieredInput
+// stageedHistory is runs over one input and one journal.
+type stageedHistory struct {
+	in   stageedInput
 	path string
 	bad  map[string]bool // items that fail
 
@@ -162,7 +162,7 @@ type tieredHistory struct {
 	early    error
 }
 
-func (h *tieredHistory) check(t *testing.T, luck *rand.Rand) error {
+func (h *stageedHistory) check(t *testing.T, luck *rand.Rand) error {
 	for run := range 6 {
 		if err := h.oneRun(t, luck, run == 5); err != nil {
 			return fmt.Errorf("run %d: %w", run, err)
@@ -171,12 +171,12 @@ func (h *tieredHistory) check(t *testing.T, luck *rand.Rand) error {
 	return nil
 }
 
-func (h *tieredHistory) oneRun(t *testing.T, luck *rand.Rand, peaceful bool) error {
-	tiers, err := tiersOf(h.in)
+func (h *stageedHistory) oneRun(t *testing.T, luck *rand.Rand, peaceful bool) error {
+	stages, err := stagesOf(h.in)
 	if err != nil {
 		return err
 	}
-	selected, err := h.choose(tiers, luck, peaceful)
+	selected, err := h.choose(stages, luck, peaceful)
 	if err != nil {
 		return err
 	}
@@ -185,11 +185,11 @@ func (h *tieredHistory) oneRun(t *testing.T, luck *rand.Rand, peaceful bool) err
 		return err
 	}
 	defer j.Close()
-	if err := h.resume(j, tiers); err != nil {
+	if err := h.resume(j, stages); err != nil {
 		return err
 	}
 	had := h.in.play(h.recorded, nil, nil) // a copy
-	cfg := h.config(t, luck, tiers)
+	cfg := h.config(t, luck, stages)
 	cfg.Journal, cfg.Encode = j, encode
 	r := newRunner(t, cfg)
 	ctx, cancel := context.WithTimeout(context.Background(), 24*time.Hour) // far more than it takes, unless the feed hangs
@@ -210,7 +210,7 @@ func (h *tieredHistory) oneRun(t *testing.T, luck *rand.Rand, peaceful bool) err
 		return err
 	}
 	got := make(map[string]int)
-	for _, b := range tiers.Blocked() {
+	for _, b := range stages.Blocked() {
 		got[b.Name] = b.Items
 		if b.Failed+b.Left == 0 {
 			return fmt.Errorf("%+v by nothing", b)
@@ -222,10 +222,10 @@ func (h *tieredHistory) oneRun(t *testing.T, luck *rand.Rand, peaceful bool) err
 	return nil
 }
 
-// choose leaves some tiers out and returns the items that are to run.
-func (h *tieredHistory) choose(tiers *work.Tiers, luck *rand.Rand, all bool) (map[string]bool, error) {
+// choose leaves some stages out and returns the items that are to run.
+func (h *stageedHistory) choose(stages *work.Stages, luck *rand.Rand, all bool) (map[string]bool, error) {
 	selected := make(map[string]bool)
-	names := tiers.Names()
+	names := stages.Names()
 	how := luck.IntN(4)
 	if all || len(names) == 0 {
 		how = 3
@@ -234,13 +234,13 @@ func (h *tieredHistory) choose(tiers *work.Tiers, luck *rand.Rand, all bool) (ma
 	switch how {
 	case 0:
 		some := names[:1+luck.IntN(len(names))]
-		err = tiers.Only(some...)
+		err = stages.Only(some...)
 		for _, it := range h.in {
-			selected[it.id] = slices.Contains(some, it.tier)
+			selected[it.id] = slices.Contains(some, it.stage)
 		}
 	case 1:
 		name := names[luck.IntN(len(names))]
-		err = tiers.From(name)
+		err = stages.From(name)
 		selected = h.in.from(name)
 	default:
 		for _, it := range h.in {
@@ -248,15 +248,15 @@ func (h *tieredHistory) choose(tiers *work.Tiers, luck *rand.Rand, all bool) (ma
 		}
 	}
 	for _, it := range h.in {
-		if tiers.Selected(it.number) != selected[it.id] || tiers.Tier(it.number) != it.tier {
-			return nil, fmt.Errorf("%v: Selected %t, want %t; Tier %q", it, tiers.Selected(it.number), selected[it.id], tiers.Tier(it.number))
+		if stages.Selected(it.number) != selected[it.id] || stages.Stage(it.number) != it.stage {
+			return nil, fmt.Errorf("%v: Selected %t, want %t; Stage %q", it, stages.Selected(it.number), selected[it.id], stages.Stage(it.number))
 		}
 	}
 	return selected, err
 }
 
 // resume settles what the journal has.
-func (h *tieredHistory) resume(j *work.Journal, tiers *work.Tiers) error {
+func (h *stageedHistory) resume(j *work.Journal, stages *work.Stages) error {
 	clear(h.recorded)
 	for line, err := range j.Lines() {
 		if err != nil {
@@ -268,19 +268,19 @@ func (h *tieredHistory) resume(j *work.Journal, tiers *work.Tiers) error {
 		}
 		h.recorded[id] = kind == sluice.OK.String()
 		number, _ := strconv.Atoi(id[1:])
-		tiers.Settle(number, h.recorded[id])
+		stages.Settle(number, h.recorded[id])
 	}
 	return nil
 }
 
-// config is that of a Runner over Tiers, which often puts items aside.
-func (h *tieredHistory) config(t *testing.T, luck *rand.Rand, tiers *work.Tiers) work.Config {
+// config is that of a Runner over Stages, which often puts items aside.
+func (h *stageedHistory) config(t *testing.T, luck *rand.Rand, stages *work.Stages) work.Config {
 	const lanes = 2
 	item := func(number int) (work.Item, error) {
 		n := int64(number)
 		return work.Item{ID: "i" + strconv.Itoa(number), Seq: n, Ref: n, Lane: strconv.Itoa(number % lanes)}, nil
 	}
-	byID := make(map[string]tiered)
+	byID := make(map[string]stageed)
 	for _, it := range h.in {
 		byID[it.id] = it
 	}
@@ -310,19 +310,19 @@ func (h *tieredHistory) config(t *testing.T, luck *rand.Rand, tiers *work.Tiers)
 		}
 		return work.Result{}, sluice.Outcome{}
 	}
-	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrent: 1 + luck.IntN(6)}, Attempts: 100, MaxThrottles: 1000})
+	s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 1 + luck.IntN(6)}, Attempts: 100, MaxThrottles: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
 	cfg := work.Config{
 		Handler: work.Calls(s, attempt), Queue: 1 + luck.IntN(3), Workers: 1 + luck.IntN(4), Lanes: lanes,
-		Feed: func(ctx context.Context) iter.Seq2[work.Item, error] { return tiers.Feed(ctx, item) },
+		Feed: func(ctx context.Context) iter.Seq2[work.Item, error] { return stages.Feed(ctx, item) },
 		OnResult: func(res *work.Result) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.recorded[res.ID] = res.Kind == sluice.OK
-			tiers.Settle(int(res.Seq), res.Kind == sluice.OK)
+			stages.Settle(int(res.Seq), res.Kind == sluice.OK)
 		},
 	}
 	if luck.IntN(2) == 0 {

@@ -12,10 +12,10 @@ import (
 )
 
 // Answers are judged once all are there.
-func ExampleTiers() {
+func ExampleStages() {
 	input := []struct {
-		id, tier string
-		needs    []string
+		id, stage string
+		needs     []string
 	}{
 		{"judge-1", "judges", []string{"answers"}},
 		{"judge-2", "judges", []string{"answers"}},
@@ -24,11 +24,11 @@ func ExampleTiers() {
 		{"summary", "reports", []string{"judges"}},
 		{"notice", "", nil},
 	}
-	var tiers work.Tiers
+	var stages work.Stages
 	for number, in := range input {
-		tiers.Add(number, in.tier, in.needs)
+		stages.Add(number, in.stage, in.needs)
 	}
-	if err := tiers.Check(); err != nil {
+	if err := stages.Check(); err != nil {
 		log.Fatal(err)
 	}
 	item := func(number int) (work.Item, error) {
@@ -36,7 +36,7 @@ func ExampleTiers() {
 	}
 	runner, err := work.New(work.Config{
 		Workers: 1,
-		Feed:    func(ctx context.Context) iter.Seq2[work.Item, error] { return tiers.Feed(ctx, item) },
+		Feed:    func(ctx context.Context) iter.Seq2[work.Item, error] { return stages.Feed(ctx, item) },
 		Handler: work.HandlerFunc(func(_ context.Context, item work.Item) (work.Result, error) {
 			if item.ID == "judge-1" {
 				return work.Result{}, errors.New("no judgement")
@@ -45,7 +45,7 @@ func ExampleTiers() {
 		}),
 		OnResult: func(result *work.Result) {
 			fmt.Println(result.ID, result.Kind)
-			tiers.Settle(int(result.Seq), result.Kind == sluice.OK)
+			stages.Settle(int(result.Seq), result.Kind == sluice.OK)
 		},
 	})
 	if err != nil {
@@ -54,7 +54,7 @@ func ExampleTiers() {
 	if _, err := runner.Run(context.Background()); err != nil {
 		log.Fatal(err)
 	}
-	for _, blocked := range tiers.Blocked() {
+	for _, blocked := range stages.Blocked() {
 		fmt.Println("blocked:", blocked)
 	}
 	// Output:

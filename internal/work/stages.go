@@ -8,23 +8,23 @@ import (
 	"sync"
 )
 
-// Tiers orders the items of an input: some run only after others are done well. An item may be of a tier, and then it may need
-// other tiers. A tier needs what any of its items needs, and starts as a whole when that is done. A tier that needs one that
+// Stages orders the items of an input: some run only after others are done well. An item may be of a stage, and then it may need
+// other stages. A stage needs what any of its items needs, and starts as a whole when that is done. A stage that needs one that
 // failed or is blocked is itself blocked: it is neither run nor recorded, and Blocked returns it.
 //
 // Use: Add all items, Check, then Only and From for a part of them, Settle for what earlier runs recorded, and give Feed
 // to Config.Feed and each result to Settle, from Config.OnResult. The zero value is ready. Settle and Blocked are safe for
 // concurrent use with a feed; the others come before it.
 //
-// An item takes 4 bytes, one of a tier 8.
-type Tiers struct {
+// An item takes 4 bytes, one of a stage 8.
+type Stages struct {
 	groups []group
-	names  map[string]uint32 // of tiers, to their groups
-	needy  bool              // some tier needs another
+	names  map[string]uint32 // of stages, to their groups
+	needy  bool              // some stage needs another
 	linked bool              // by Check
 
 	of   []uint32 // the group of each item, by number, plus 1; 0 is no item
-	next []uint32 // the next item of the same tier, plus 1; no longer than there are any
+	next []uint32 // the next item of the same stage, plus 1; no longer than there are any
 
 	mu      sync.Mutex
 	settled Bits
@@ -34,10 +34,10 @@ type Tiers struct {
 	wake    chan struct{} // of the feed: the queue grew, or nothing waits any more
 }
 
-// group is what starts at once: the items of a tier. The first of all groups is of the items without one, and needs nothing.
+// group is what starts at once: the items of a stage. The first of all groups is of the items without one, and needs nothing.
 type group struct {
-	name       string // of the tier
-	first      uint32 // the number of the first item; the others are in Tiers.next
+	name       string // of the stage
+	first      uint32 // the number of the first item; the others are in Stages.next
 	last       uint32 // likewise
 	needs      []need
 	dependents []uint32 // groups that need this one
@@ -46,33 +46,33 @@ type group struct {
 	left   int   // items that have no result
 	failed int   // items that failed
 	lacks  int   // needs that are not done well
-	state  state // if Tiers.sorted
+	state  state // if Stages.sorted
 }
 
-// need is a tier that a group needs.
+// need is a stage that a group needs.
 type need struct {
 	name string
 	of   uint32 // its group, from Check on
 	by   uint32 // the first item that needs it
 }
 
-// others is the group of the items without a tier.
+// others is the group of the items without a stage.
 const others = 0
 
-// UnknownTierError is returned for a tier that no item has.
-type UnknownTierError struct {
+// UnknownStageError is returned for a stage that no item has.
+type UnknownStageError struct {
 	Name  string
-	Known []string // the tiers of the input
+	Known []string // the stages of the input
 }
 
-// Error names the tiers that there are.
-func (e *UnknownTierError) Error() string {
-	return fmt.Sprintf("no item is of tier %q: %s", e.Name, tiersAre(e.Known))
+// Error names the stages that there are.
+func (e *UnknownStageError) Error() string {
+	return fmt.Sprintf("no item is of stage %q: %s", e.Name, stagesAre(e.Known))
 }
 
-// Add adds the item with this number, which must be above those of all items before. An empty tier is none; its items must not
+// Add adds the item with this number, which must be above those of all items before. An empty stage is none; its items must not
 // have needs.
-func (t *Tiers) Add(number int, tier string, needs []string) {
+func (t *Stages) Add(number int, stage string, needs []string) {
 	switch {
 	case t.linked:
 		panic("work: Add after Check")
@@ -82,7 +82,7 @@ func (t *Tiers) Add(number int, tier string, needs []string) {
 		t.groups = []group{others: {}}
 		t.names = make(map[string]uint32)
 	}
-	i := t.groupOf(number, tier)
+	i := t.groupOf(number, stage)
 	for number >= len(t.of) {
 		t.of = append(t.of, 0)
 	}
@@ -97,8 +97,8 @@ func (t *Tiers) Add(number int, tier string, needs []string) {
 	}
 }
 
-// Names returns the tiers in the order in which they first appear.
-func (t *Tiers) Names() []string {
+// Names returns the stages in the order in which they first appear.
+func (t *Stages) Names() []string {
 	var names []string
 	for i := 1; i < len(t.groups); i++ {
 		names = append(names, t.groups[i].name)
@@ -106,17 +106,17 @@ func (t *Tiers) Names() []string {
 	return names
 }
 
-// Tier returns the tier of the item with this number; "" for none.
-func (t *Tiers) Tier(number int) string {
+// Stage returns the stage of the item with this number; "" for none.
+func (t *Stages) Stage(number int) string {
 	if i, ok := t.group(number); ok {
 		return t.groups[i].name
 	}
 	return ""
 }
 
-// Only leaves out all items but those of the named tiers. It returns an *UnknownTierError for a name that is none, and
+// Only leaves out all items but those of the named stages. It returns an *UnknownStageError for a name that is none, and
 // leaves nothing out then.
-func (t *Tiers) Only(names ...string) error {
+func (t *Stages) Only(names ...string) error {
 	some := make(map[uint32]bool)
 	for _, name := range names {
 		i, err := t.named(name)
@@ -129,10 +129,10 @@ func (t *Tiers) Only(names ...string) error {
 	return nil
 }
 
-// From leaves out all items but those of the named tier and of the tiers that need it, directly or not. If no tier of the
-// input needs another, tiers are taken to be in order: it leaves out all but those of that tier and of tiers
-// that first appear after it. It returns an *UnknownTierError for a name that is none, and leaves nothing out then.
-func (t *Tiers) From(name string) error {
+// From leaves out all items but those of the named stage and of the stages that need it, directly or not. If no stage of the
+// input needs another, stages are taken to be in order: it leaves out all but those of that stage and of stages
+// that first appear after it. It returns an *UnknownStageError for a name that is none, and leaves nothing out then.
+func (t *Stages) From(name string) error {
 	if !t.linked {
 		panic("work: From before Check")
 	}
@@ -160,17 +160,17 @@ func (t *Tiers) From(name string) error {
 }
 
 // Selected says whether the item with this number is there and was not left out.
-func (t *Tiers) Selected(number int) bool {
+func (t *Stages) Selected(number int) bool {
 	i, ok := t.group(number)
 	return ok && !t.groups[i].leftOut
 }
 
-// groupOf returns the group of an item to be added, and puts it at the end of its tier.
-func (t *Tiers) groupOf(number int, tier string) uint32 {
-	if tier == "" {
+// groupOf returns the group of an item to be added, and puts it at the end of its stage.
+func (t *Stages) groupOf(number int, stage string) uint32 {
+	if stage == "" {
 		return others
 	}
-	if known, ok := t.names[tier]; ok {
+	if known, ok := t.names[stage]; ok {
 		g := &t.groups[known]
 		for int(g.last) >= len(t.next) {
 			t.next = append(t.next, 0)
@@ -180,31 +180,31 @@ func (t *Tiers) groupOf(number int, tier string) uint32 {
 		return known
 	}
 	i := uint32(len(t.groups))
-	tier = strings.Clone(tier) // which may be a piece of a long line
-	t.groups = append(t.groups, group{name: tier, first: uint32(number), last: uint32(number)})
-	t.names[tier] = i
+	stage = strings.Clone(stage) // which may be a piece of a long line
+	t.groups = append(t.groups, group{name: stage, first: uint32(number), last: uint32(number)})
+	t.names[stage] = i
 	return i
 }
 
 // group returns the group of the item with this number, if there is one.
-func (t *Tiers) group(number int) (i uint32, ok bool) {
+func (t *Stages) group(number int) (i uint32, ok bool) {
 	if number < 0 || number >= len(t.of) || t.of[number] == 0 {
 		return 0, false
 	}
 	return t.of[number] - 1, true
 }
 
-// named returns the group of a tier.
-func (t *Tiers) named(name string) (uint32, error) {
+// named returns the group of a stage.
+func (t *Stages) named(name string) (uint32, error) {
 	i, ok := t.names[name]
 	if !ok {
-		return 0, &UnknownTierError{Name: name, Known: t.Names()}
+		return 0, &UnknownStageError{Name: name, Known: t.Names()}
 	}
 	return i, nil
 }
 
 // leaveOut leaves groups out.
-func (t *Tiers) leaveOut(out func(i uint32) bool) {
+func (t *Stages) leaveOut(out func(i uint32) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sorted = false

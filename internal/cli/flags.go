@@ -1,0 +1,340 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// flag is one row of a command's table of flags. Its checks, its help and its completion are made from the row.
+type flag struct {
+	name    string // with its letter, if it has one: "output,o"
+	field   any    // pointer to the option, whose value is the default; or a pflag.Value
+	metavar string // the kind of its values, such as FILE; or the values, such as "plain|json"
+	help    string // at most 60 characters
+	common  bool   // shown by -h, too
+	without string // flags that cannot be given beside it, separated by spaces
+}
+
+// flagGroup is the flags below one heading of --help.
+type flagGroup struct {
+	title string
+	flags []flag
+}
+
+// Annotations of a defined flag.
+const (
+	groupOf   = "group"
+	commonOf  = "common"
+	withoutOf = "without"
+	metavarOf = "metavar"
+)
+
+// define gives a command the flags of its table. It replaces cobra's own check of arguments against the table's conflicts.
+func define(cmd *cobra.Command, groups ...flagGroup) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	for _, g := range groups {
+		for _, row := range g.flags {
+			name, letter, _ := strings.Cut(row.name, ",")
+			f := fs.VarPF(row.value(), name, letter, row.help)
+			if _, isSwitch := row.field.(*bool); isSwitch {
+				f.NoOptDefVal = "true"
+			}
+			f.Annotations = map[string][]string{groupOf: {g.title}}
+			if row.common {
+				f.Annotations[commonOf] = nil
+			}
+			if row.without != "" {
+				f.Annotations[withoutOf] = strings.Fields(row.without)
+			}
+			if row.metavar != "" {
+				f.Annotations[metavarOf] = []string{row.metavar}
+			}
+			row.complete(cmd, name)
+		}
+	}
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkConflicts(cmd.Flags()); err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
+}
+
+// checkConflicts refuses two flags that cannot be combined.
+func checkConflicts(fs *pflag.FlagSet) (err error) {
+	fs.Visit(func(f *pflag.Flag) {
+		for _, other := range f.Annotations[withoutOf] {
+			if given := fs.Lookup(other); err == nil && given != nil && given.Changed && given.Value.String() != "false" && f.Value.String() != "false" {
+				err = usageError(fmt.Errorf("--%s and --%s cannot be combined", f.Name, other), "leave one of them out")
+			}
+		}
+	})
+	return err
+}
+
+// words returns the values that the flag takes; nil if it takes others.
+func (f flag) words() []string {
+	if words := strings.Split(f.metavar, "|"); len(words) > 1 && f.metavar == strings.ToLower(f.metavar) {
+		return words
+	}
+	return nil
+}
+
+// value returns the flag's value, whose Set checks what is given.
+func (f flag) value() pflag.Value {
+	words := f.words()
+	switch field := f.field.(type) {
+	case pflag.Value:
+		return field
+	case *bool:
+		return &value[bool]{field, f.metavar, false, func(text string) (bool, error) {
+			on, err := strconv.ParseBool(text)
+			return on, wrongIf(err != nil, "is not true or false")
+		}}
+	case *string:
+		return &value[string]{field, f.metavar, false, func(text string) (string, error) { return text, checkText(text, words) }}
+	case *[]string:
+		return &texts{field: field, words: words, metavar: f.metavar}
+	case *int:
+		return countFrom(field, 0)
+	case *uint64:
+		return &value[uint64]{field, f.metavar, true, func(text string) (uint64, error) {
+			n, err := strconv.ParseUint(text, 0, 64)
+			return n, wrongIf(err != nil, "is not a whole number from 0 that fits in 64 bits, such as 7")
+		}}
+	case *float64:
+		return &value[float64]{field, f.metavar, true, func(text string) (float64, error) {
+			n, err := strconv.ParseFloat(text, 64)
+			return n, wrongIf(err != nil || !(n >= 0) || math.IsInf(n, 0), "is not a number from 0, such as 0.5")
+		}}
+	case *time.Duration:
+		return &duration{value[time.Duration]{field, "DURATION", true, func(text string) (time.Duration, error) {
+			d, err := time.ParseDuration(text)
+			return d, wrongIf(err != nil || d < 0, "is not a duration with its unit, such as 2s or 1m30s")
+		}}}
+	}
+	panic(fmt.Sprintf("--%s: %T is not a type of flags", f.name, f.field))
+}
+
+// value is a flag of one type.
+type value[T comparable] struct {
+	field   *T
+	metavar string
+	measure bool // a number or a duration, which a shell cannot complete
+	parse   func(string) (T, error)
+}
+
+// String returns the value; "" if it is zero.
+func (v *value[T]) String() string {
+	var zero T
+	if v.field == nil || *v.field == zero {
+		return ""
+	}
+	return fmt.Sprint(*v.field)
+}
+
+// Type returns the metavar.
+func (v *value[T]) Type() string { return v.metavar }
+
+// Set reads the value.
+func (v *value[T]) Set(text string) (err error) {
+	*v.field, err = v.parse(text)
+	return err
+}
+
+// duration is a flag that takes a duration.
+type duration struct{ value[time.Duration] }
+
+// String returns the duration without units of zero.
+func (d *duration) String() string {
+	text := d.value.String()
+	if rest, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = rest + "m"
+	}
+	if rest, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = rest + "h"
+	}
+	return text
+}
+
+// durationAbove is a duration above zero.
+func durationAbove(field *time.Duration) pflag.Value {
+	return &duration{value[time.Duration]{field, "DURATION", true, func(text string) (time.Duration, error) {
+		d, err := time.ParseDuration(text)
+		return d, wrongIf(err != nil || d <= 0, "is not a duration above zero with its unit, such as 2s or 1m30s")
+	}}}
+}
+
+// countFrom is a whole number from minimum. A default below it stands for no value.
+func countFrom(field *int, minimum int) pflag.Value {
+	return &value[int]{field, "N", true, func(text string) (int, error) {
+		n, err := strconv.Atoi(text)
+		if errors.Is(err, strconv.ErrRange) {
+			return 0, badValue("is too large")
+		}
+		return n, wrongIf(err != nil || n < minimum, fmt.Sprintf("is not a whole number from %d", minimum))
+	}}
+}
+
+// texts is a flag that can be repeated. If it takes words, one value can hold several, separated by commas.
+type texts struct {
+	field   *[]string
+	words   []string
+	metavar string
+}
+
+// String returns the values.
+func (t *texts) String() string { return strings.Join(*t.field, ",") }
+
+// Type returns the metavar.
+func (t *texts) Type() string { return t.metavar }
+
+// Set appends values.
+func (t *texts) Set(text string) error {
+	values := []string{text}
+	if t.words != nil {
+		values = strings.Split(text, ",")
+	}
+	for _, v := range values {
+		if err := checkText(v, t.words); err != nil {
+			return err
+		}
+	}
+	*t.field = append(*t.field, values...)
+	return nil
+}
+
+// usd is an amount of money above zero.
+func usd(field *float64) pflag.Value {
+	return &value[float64]{field, "USD", true, func(text string) (float64, error) {
+		n, err := strconv.ParseFloat(text, 64)
+		return n, wrongIf(err != nil || !(n > 0 && n <= maxCost), "is not an amount above zero in USD, such as 2.50")
+	}}
+}
+
+// shareOf is a part of all, from 0 to 1.
+func shareOf(field *float64) pflag.Value {
+	return &value[float64]{field, "SHARE", true, func(text string) (float64, error) {
+		n, err := strconv.ParseFloat(text, 64)
+		return n, wrongIf(err != nil || !(n >= 0 && n <= 1), "is not a share from 0 to 1")
+	}}
+}
+
+// namedValues is a flag that sets one value of a table each time it is given, as NAME=VALUE.
+type namedValues struct {
+	rows  []flag
+	given []string
+}
+
+// String returns the values that were given.
+func (p *namedValues) String() string { return strings.Join(p.given, ",") }
+
+// Type returns the metavar.
+func (p *namedValues) Type() string { return "NAME=N" }
+
+// Set sets the value that the text names. Each can be set once.
+func (p *namedValues) Set(text string) error {
+	name, given, ok := strings.Cut(text, "=")
+	if !ok {
+		return badValue("is not of the form NAME=VALUE, such as " + p.rows[0].name + "=" + p.rows[0].help)
+	}
+	var names []string
+	for _, row := range p.rows {
+		if names = append(names, row.name); row.name != name {
+			continue
+		}
+		if slices.ContainsFunc(p.given, func(text string) bool { return strings.HasPrefix(text, name+"=") }) {
+			return badValue("sets " + name + " a second time")
+		}
+		p.given = append(p.given, text)
+		return row.value().Set(given)
+	}
+	return badValue(fmt.Sprintf("names none of %s%s", strings.Join(names, ", "), provider.DidYouMean(provider.Nearest(name, names))))
+}
+
+// badValue says what is wrong with a value, as the end of a sentence that begins with the flag and its value.
+type badValue string
+
+func (e badValue) Error() string { return string(e) }
+
+func wrongIf(wrong bool, text string) error {
+	if wrong {
+		return badValue(text)
+	}
+	return nil
+}
+
+// checkText refuses an empty value, which comes from a variable that is not set, and a value that is none of the words, if there are any.
+func checkText(text string, words []string) error {
+	switch {
+	case words != nil && !slices.Contains(words, text):
+		return badValue("is not one of " + strings.Join(words, ", "))
+	case text == "":
+		return badValue("is empty: leave it out, or check the variable that it is taken from")
+	}
+	return nil
+}
+
+// flagError says which flag is wrong, and why.
+func flagError(cmd *cobra.Command, err error) error {
+	help := fmt.Sprintf("see %s --help", cmd.CommandPath())
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+		return usageError(fmt.Errorf("%w%s", err, meantFlag(cmd, unknown.GetSpecifiedName())), "%s", help)
+	}
+	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return usageError(err, "%s", help)
+	}
+	given := strings.TrimRight("--"+wrong.GetFlag().Name+" "+wrong.GetValue(), " ")
+	if bad, ok := errors.AsType[badValue](err); ok {
+		return usageError(fmt.Errorf("%s %w", given, bad), "%s", help)
+	}
+	return usageError(fmt.Errorf("%s: %w", given, wrong.Unwrap()), "%s", help)
+}
+
+// renamed are flags of other programs, and of earlier versions, for the purpose of one of ours.
+var renamed = map[string]string{
+	"quiet": "--progress none", "silent": "--progress none", "no-progress": "--progress none",
+	"out": "--output", "concurrency": "--concurrency", "max-concurrency": "--concurrency", "max-workers": "--concurrency", "parallel": "--concurrency", "threads": "--concurrency", "workers": "--concurrency",
+	"attempts": "--max-attempts", "retries": "--max-attempts", "max-retries": "--max-attempts", "retry": "--max-attempts",
+	"api-base": "--base-url", "endpoint": "--base-url", "url": "--base-url", "api-key": "--key-env",
+	"keys-file": "--env-file", "dotenv": "--env-file", "limit": "--max-items", "sample": "--max-items", "first": "--max-items",
+	"fail-on": "--reject", "sync": "--fsync each", "metrics-listen": "--metrics", "metrics-addr": "--metrics",
+	"max-tokens-total": "--max-total-tokens", "price-in": "--price IN/OUT", "price-out": "--price IN/OUT",
+	"retry-failed": "--redo failed", "resubmit-lost": "--redo lost", "changed": "--redo changed",
+	"only": "--stage", "tier": "--stage|--config", "from": "--from-stage", "cli": "--agent", "graphs": "--processes",
+	"via": "--batch", "batch-api": "--batch", "dedupe": "--cache DIR", "limits": "--config", "upstream": "--config", "prefer": "--config",
+	"report": "--events FILE", "job": "--output", "host": "--allow-host", "forget-limits": "--ignore-pause", "budget": "--max-cost", "max-budget": "--max-cost",
+	"itpm": "--rate-limit itpm=N", "otpm": "--rate-limit otpm=N", "rpd": "--rate-limit rpd=N", "tpd": "--rate-limit tpd=N",
+	"burst-seconds": "--rate-limit burst=2s", "burst": "--rate-limit burst=2s",
+	"charge-refusals": "--charge-rejections", "no-headers": "--headers none", "late-headers": "--headers late", "daily-headers": "--headers daily",
+	"fault-500": "--fault 500=SHARE", "fault-429": "--fault 429=SHARE", "fault-hang": "--fault hang=SHARE",
+	"csv": "--format csv", "text": "--format text",
+}
+
+// meantFlag suggests the flags of a command that an unknown name can mean.
+func meantFlag(cmd *cobra.Command, name string) string {
+	for now := range strings.SplitSeq(renamed[name], "|") {
+		if own, _, _ := strings.Cut(strings.TrimPrefix(now, "--"), " "); own != "" && cmd.Flags().Lookup(own) != nil {
+			return provider.DidYouMean([]string{now})
+		}
+	}
+	var names, near []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	for _, n := range provider.Nearest(name, names) {
+		near = append(near, "--"+n)
+	}
+	return provider.DidYouMean(near)
+}
