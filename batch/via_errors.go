@@ -44,7 +44,7 @@ func (e *PendingError) Hint() string {
 	if e.Lost == e.Parts {
 		return "the provider does not have them any more: --batch --redo lost pays for them again, and --cancel --redo lost gives them up"
 	}
-	return "go on with --batch, or call them off with --batch --cancel, which keeps what is done"
+	return "resume with --batch, or cancel with --batch --cancel: finished items are kept"
 }
 
 // pendingError is the error of a live run on an output with such parts; nil if none is pending.

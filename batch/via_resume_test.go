@@ -276,7 +276,7 @@ func TestAPartThatIsRefusedLeavesItsLines(t *testing.T) {
 		if !ok || refused.Parts != 1 || refused.Lines != rep.Left() || rep.Done == 0 || !strings.Contains(err.Error(), "Invalid completion window") {
 			t.Fatalf("%+v, %v", rep.Report, err)
 		}
-		if !strings.Contains(refused.Hint(), "requests: N") { // nobody knows whether it was its size
+		if !strings.Contains(refused.Hint(), "requests: N") { // its size can be the cause
 			t.Error(refused.Hint())
 		}
 		f.tidy(t)

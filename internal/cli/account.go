@@ -28,10 +28,10 @@ type accountFlags struct {
 	model     string
 	keyEnv    string
 	envFile   string
+	fileFlag  string // by which a command takes that file; "" if it takes none
 	headers   []string
 	limits    limitFlags
 	settings  settingsFlags
-	search    bool // the command is find
 	elsewhere bool // other hosts send the requests, and know the address
 }
 
@@ -45,19 +45,13 @@ func (f *accountFlags) target() []flag {
 	}
 }
 
-// envFileFlag returns the flag that names a file with the key, and headerFlag the one of further headers.
-func (f *accountFlags) envFileFlag() flag {
-	return flag{name: "env-file", field: &f.envFile, metavar: "FILE", help: "Read the key from NAME=VALUE lines if the variable is unset"}
+// fileFlagAs returns the flag of that name which names a file with the key.
+func (f *accountFlags) fileFlagAs(name string) flag {
+	f.fileFlag = "--" + name
+	return flag{name: name, field: &f.envFile, metavar: "FILE", help: "Read the key from NAME=VALUE lines if the variable is unset"}
 }
 
-// fileFlag names the flag of the command that takes a file with the key.
-func (f *accountFlags) fileFlag() string {
-	if f.search {
-		return "--env-file"
-	}
-	return "--env-file"
-}
-
+// headerFlag returns the flag of further headers.
 func (f *accountFlags) headerFlag() flag {
 	return flag{name: "header", field: &f.headers, metavar: "'NAME: VALUE'", help: "Send this header with every request (repeatable)"}
 }

@@ -12,16 +12,21 @@ import (
 	"github.com/sluice-llm/sluice/internal/pricing"
 )
 
-// budgetFlags bound what a run may use.
-type budgetFlags struct {
+// boundFlags stop a run of requests or commands.
+type boundFlags struct {
 	cost     float64 // USD
-	tokens   int
 	deadline deadline
 	failures failureBound
-	price    price
 }
 
-func (f *budgetFlags) flags() []flag {
+// budgetFlags bound what a run may use.
+type budgetFlags struct {
+	boundFlags
+	tokens int
+	price  price
+}
+
+func (f *boundFlags) flags() []flag {
 	return []flag{
 		{name: "max-cost", field: usd(&f.cost), help: "Stop before this run costs more", common: true},
 		{name: "deadline", field: &f.deadline, help: "Start nothing after this, such as 2h or 2026-01-31T18:00:00Z"},

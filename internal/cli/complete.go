@@ -18,7 +18,7 @@ func (f flag) complete(cmd *cobra.Command, name string) {
 	if words := f.words(); words != nil {
 		suggest = func(*cobra.Command) []string { return words }
 	}
-	if kind := cmd.Flags().Lookup(name).Value.Type(); suggest == nil && strings.Contains(kind, "FILE") || strings.Contains(kind, "DIR") || kind == "COMMAND" {
+	if suggest == nil && slices.ContainsFunc([]string{"FILE", "DIR", "COMMAND"}, func(kind string) bool { return strings.Contains(f.metavar, kind) }) {
 		return
 	}
 	err := cmd.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {

@@ -107,17 +107,14 @@ func (o *execOptions) table() []flagGroup {
 			{name: "preflight", field: &o.preflight, metavar: "COMMAND", help: "Run this first, and after each pause; on failure, wait"},
 		}},
 		{"Checks", o.checks.flags()},
-		{"Limits", []flag{
+		{"Limits", slices.Concat(o.bounds.flags(), []flag{
 			o.settings.configFlag(),
 			{name: "jobs,j", field: &o.jobs, metavar: "N", help: "Run N commands at once, or auto", common: true},
 			{name: "rpm", field: &o.rpm, metavar: "N", help: "Start at most N commands per minute", common: true},
 			{name: "not-between", field: &o.notBetween, metavar: "HOURS", help: "Pause then, as '12:00-19:00 Mon-Fri UTC' (repeatable)"},
 			{name: "ignore-pause", field: &o.cfg.Limits.IgnorePause, help: "Ignore limits and pauses learned by earlier runs"},
-			{name: "max-cost", field: usd(&o.bounds.cost), help: "Stop before commands report a higher cost"},
-			{name: "deadline", field: &o.bounds.deadline, help: "Start nothing after this, such as 2h or 2026-01-31T18:00:00Z"},
-			{name: "max-failures", field: &o.bounds.failures, help: "Stop at N failed items, or when more than N % of them fail"},
 			{name: "dry-run", field: &o.dryRun, help: "Print commands; run nothing", common: true},
-		}},
+		})},
 		{"Watching", o.watch.flags()},
 	}
 }

@@ -14,9 +14,7 @@ const leastForShare = 20
 
 // execBounds stop a run of commands: running commands may finish, and the same command resumes.
 type execBounds struct {
-	failures failureBound
-	cost     float64
-	deadline deadline
+	boundFlags
 
 	mu            sync.Mutex
 	ended, failed int

@@ -82,18 +82,16 @@ Requests cost money: see --dry-run, --token-budget and --max-cost. Exit code 4: 
 
 // table returns the flags of find.
 func (o *findOptions) table() []flagGroup {
-	o.mode, o.progress, o.account.envFile = modeAuto, progressAuto, dotEnv
+	o.mode, o.account.envFile = modeAuto, dotEnv
 	o.cfg.MaxWorkers, o.cfg.MinOutputTokens, o.cfg.Timeout = find.DefaultWorkers, find.DefaultOutput, find.DefaultTimeout
-	keys := o.account.envFileFlag()
-	keys.name, o.account.search = "keys-file", true
 	return []flagGroup{
-		{"Provider", append(o.account.target(), keys, o.account.headerFlag(), o.account.settings.configFlag())},
+		{"Provider", append(o.account.target(), o.account.fileFlagAs("keys-file"), o.account.headerFlag(), o.account.settings.configFlag())},
 		{"Search", []flag{
 			{name: "mode", field: &o.mode, metavar: modeAuto + "|" + modeSweep, help: "Measure, or try bursts of workers", common: true},
 			{name: "max-workers", field: countFrom(&o.cfg.MaxWorkers, 1), help: "Try and recommend at most N workers", common: true},
 			{name: "prompt-file", field: &o.cfg.PromptFile, metavar: "FILE", help: "Send this prompt (default: one for a long essay)"},
 			{name: "min-output-tokens", field: countFrom(&o.cfg.MinOutputTokens, 1), help: "Stop each response after N output tokens"},
-			{name: "timeout", field: durationAbove(&o.cfg.Timeout), help: "Limit one request"},
+			{name: "timeout", field: durationFrom(&o.cfg.Timeout, 1), help: "Limit one request"},
 			{name: "from-provider", field: &o.published, help: "Print the limits that the provider's API states", common: true,
 				without: "mode output-file dry-run prompt-file token-budget max-cost"},
 		}},
@@ -105,7 +103,7 @@ func (o *findOptions) table() []flagGroup {
 		}},
 		{"Output", []flag{
 			{name: "output-file", field: &o.outputFile, metavar: "FILE", help: "Write the result here, for --config of run and plan", common: true},
-			{name: "progress", field: &o.progress, metavar: strings.Join(progressWays(), "|"), help: "Choose how progress is shown"},
+			progressFlag(&o.progress),
 			{name: "json", field: &o.asJSON, help: "Print one JSON document in place of the number", common: true},
 			{name: "verbose", field: &o.verbose, help: "Print every step on standard error"},
 		}},

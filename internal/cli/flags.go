@@ -39,7 +39,7 @@ const (
 	metavarOf = "metavar"
 )
 
-// define gives a command the flags of its table. It replaces cobra's own check of arguments against the table's conflicts.
+// define gives a command the flags of its table, and has it refuse flags that cannot be combined.
 func define(cmd *cobra.Command, groups ...flagGroup) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
@@ -58,7 +58,7 @@ func define(cmd *cobra.Command, groups ...flagGroup) {
 				f.Annotations[withoutOf] = strings.Fields(row.without)
 			}
 			if row.metavar != "" {
-				f.Annotations[metavarOf] = []string{row.metavar}
+				f.Annotations[metavarOf] = []string{row.metavar} // also of a value with a kind of its own
 			}
 			row.complete(cmd, name)
 		}
@@ -99,54 +99,55 @@ func (f flag) value() pflag.Value {
 	case pflag.Value:
 		return field
 	case *bool:
-		return &value[bool]{field, f.metavar, false, func(text string) (bool, error) {
+		return &value[bool]{field, "", func(text string) (bool, error) {
 			on, err := strconv.ParseBool(text)
 			return on, wrongIf(err != nil, "is not true or false")
 		}}
 	case *string:
-		return &value[string]{field, f.metavar, false, func(text string) (string, error) { return text, checkText(text, words) }}
+		return &value[string]{field, f.metavar, func(text string) (string, error) { return text, checkText(text, words) }}
 	case *[]string:
-		return &texts{field: field, words: words, metavar: f.metavar}
+		return &texts{field, words, f.metavar}
 	case *int:
 		return countFrom(field, 0)
 	case *uint64:
-		return &value[uint64]{field, f.metavar, true, func(text string) (uint64, error) {
+		return &value[uint64]{field, "N", func(text string) (uint64, error) {
 			n, err := strconv.ParseUint(text, 0, 64)
 			return n, wrongIf(err != nil, "is not a whole number from 0 that fits in 64 bits, such as 7")
 		}}
 	case *float64:
-		return &value[float64]{field, f.metavar, true, func(text string) (float64, error) {
-			n, err := strconv.ParseFloat(text, 64)
-			return n, wrongIf(err != nil || !(n >= 0) || math.IsInf(n, 0), "is not a number from 0, such as 0.5")
-		}}
+		return numberFlag(field, "N", func(n float64) bool { return n >= 0 && !math.IsInf(n, 0) }, "is not a number from 0, such as 0.5")
 	case *time.Duration:
-		return &duration{value[time.Duration]{field, "DURATION", true, func(text string) (time.Duration, error) {
-			d, err := time.ParseDuration(text)
-			return d, wrongIf(err != nil || d < 0, "is not a duration with its unit, such as 2s or 1m30s")
-		}}}
+		return durationFrom(field, 0)
 	}
 	panic(fmt.Sprintf("--%s: %T is not a type of flags", f.name, f.field))
 }
 
 // value is a flag of one type.
 type value[T comparable] struct {
-	field   *T
-	metavar string
-	measure bool // a number or a duration, which a shell cannot complete
-	parse   func(string) (T, error)
+	field *T
+	kind  string // of the values, as help shows it
+	parse func(string) (T, error)
 }
 
-// String returns the value; "" if it is zero.
+// String returns the value; "" if it is zero. A duration has no units of zero.
 func (v *value[T]) String() string {
 	var zero T
 	if v.field == nil || *v.field == zero {
 		return ""
 	}
-	return fmt.Sprint(*v.field)
+	text := fmt.Sprint(*v.field)
+	if _, ok := any(v.field).(*time.Duration); ok {
+		for _, end := range [...]string{"m0s", "h0m"} {
+			if strings.HasSuffix(text, end) {
+				text = text[:len(text)-2]
+			}
+		}
+	}
+	return text
 }
 
-// Type returns the metavar.
-func (v *value[T]) Type() string { return v.metavar }
+// Type returns the kind.
+func (v *value[T]) Type() string { return v.kind }
 
 // Set reads the value.
 func (v *value[T]) Set(text string) (err error) {
@@ -154,32 +155,9 @@ func (v *value[T]) Set(text string) (err error) {
 	return err
 }
 
-// duration is a flag that takes a duration.
-type duration struct{ value[time.Duration] }
-
-// String returns the duration without units of zero.
-func (d *duration) String() string {
-	text := d.value.String()
-	if rest, ok := strings.CutSuffix(text, "m0s"); ok {
-		text = rest + "m"
-	}
-	if rest, ok := strings.CutSuffix(text, "h0m"); ok {
-		text = rest + "h"
-	}
-	return text
-}
-
-// durationAbove is a duration above zero.
-func durationAbove(field *time.Duration) pflag.Value {
-	return &duration{value[time.Duration]{field, "DURATION", true, func(text string) (time.Duration, error) {
-		d, err := time.ParseDuration(text)
-		return d, wrongIf(err != nil || d <= 0, "is not a duration above zero with its unit, such as 2s or 1m30s")
-	}}}
-}
-
 // countFrom is a whole number from minimum. A default below it stands for no value.
 func countFrom(field *int, minimum int) pflag.Value {
-	return &value[int]{field, "N", true, func(text string) (int, error) {
+	return &value[int]{field, "N", func(text string) (int, error) {
 		n, err := strconv.Atoi(text)
 		if errors.Is(err, strconv.ErrRange) {
 			return 0, badValue("is too large")
@@ -188,18 +166,48 @@ func countFrom(field *int, minimum int) pflag.Value {
 	}}
 }
 
+// durationFrom is a duration from minimum, which is 0 or 1.
+func durationFrom(field *time.Duration, minimum time.Duration) pflag.Value {
+	wrong := "is not a duration with its unit, such as 2s or 1m30s"
+	if minimum > 0 {
+		wrong = "is not a duration above zero with its unit, such as 2s or 1m30s"
+	}
+	return &value[time.Duration]{field, "DURATION", func(text string) (time.Duration, error) {
+		d, err := time.ParseDuration(text)
+		return d, wrongIf(err != nil || d < minimum, wrong)
+	}}
+}
+
+// numberFlag is a number that fits.
+func numberFlag(field *float64, kind string, fits func(float64) bool, wrong string) pflag.Value {
+	return &value[float64]{field, kind, func(text string) (float64, error) {
+		n, err := strconv.ParseFloat(text, 64)
+		return n, wrongIf(err != nil || !fits(n), wrong)
+	}}
+}
+
+// usd is an amount of money above zero.
+func usd(field *float64) pflag.Value {
+	return numberFlag(field, "USD", func(n float64) bool { return n > 0 && n <= maxCost }, "is not an amount above zero in USD, such as 2.50")
+}
+
+// shareOf is a part of all, from 0 to 1.
+func shareOf(field *float64) pflag.Value {
+	return numberFlag(field, "SHARE", func(n float64) bool { return n >= 0 && n <= 1 }, "is not a share from 0 to 1")
+}
+
 // texts is a flag that can be repeated. If it takes words, one value can hold several, separated by commas.
 type texts struct {
-	field   *[]string
-	words   []string
-	metavar string
+	field *[]string
+	words []string
+	kind  string
 }
 
 // String returns the values.
 func (t *texts) String() string { return strings.Join(*t.field, ",") }
 
-// Type returns the metavar.
-func (t *texts) Type() string { return t.metavar }
+// Type returns the kind.
+func (t *texts) Type() string { return t.kind }
 
 // Set appends values.
 func (t *texts) Set(text string) error {
@@ -214,22 +222,6 @@ func (t *texts) Set(text string) error {
 	}
 	*t.field = append(*t.field, values...)
 	return nil
-}
-
-// usd is an amount of money above zero.
-func usd(field *float64) pflag.Value {
-	return &value[float64]{field, "USD", true, func(text string) (float64, error) {
-		n, err := strconv.ParseFloat(text, 64)
-		return n, wrongIf(err != nil || !(n > 0 && n <= maxCost), "is not an amount above zero in USD, such as 2.50")
-	}}
-}
-
-// shareOf is a part of all, from 0 to 1.
-func shareOf(field *float64) pflag.Value {
-	return &value[float64]{field, "SHARE", true, func(text string) (float64, error) {
-		n, err := strconv.ParseFloat(text, 64)
-		return n, wrongIf(err != nil || !(n >= 0 && n <= 1), "is not a share from 0 to 1")
-	}}
 }
 
 // namedValues is a flag that sets one value of a table each time it is given, as NAME=VALUE.
@@ -248,7 +240,7 @@ func (p *namedValues) Type() string { return "NAME=N" }
 func (p *namedValues) Set(text string) error {
 	name, given, ok := strings.Cut(text, "=")
 	if !ok {
-		return badValue("is not of the form NAME=VALUE, such as " + p.rows[0].name + "=" + p.rows[0].help)
+		return badValue("is not of the form NAME=VALUE")
 	}
 	var names []string
 	for _, row := range p.rows {

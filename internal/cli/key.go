@@ -69,13 +69,16 @@ func (a *accounts) findKey(p provider.Provider) (provider.Key, error) {
 			"--key-env takes the name of a variable, such as --key-env MY_API_KEY, and never a key itself")
 	}
 	missing := fmt.Errorf("no key for %s: %s", p.Name, a.unset(names[0]))
-	if file := a.flags.envFile; file == "" && inDotEnv(names) != "" {
-		return key, usageError(missing, "pass %s %s, which sets %s", a.flags.fileFlag(), dotEnv, inDotEnv(names))
+	switch {
+	case a.flags.fileFlag == "":
+		return key, usageError(missing, "export %s=..., or try without a key: --provider sim", names[0])
+	case a.flags.envFile == "" && inDotEnv(names) != "":
+		return key, usageError(missing, "pass %s %s, which sets %s", a.flags.fileFlag, dotEnv, inDotEnv(names))
 	}
-	return key, usageError(missing, "export %s=..., or read it from a file: %s %s; or try without a key: --provider sim", names[0], a.flags.fileFlag(), dotEnv)
+	return key, usageError(missing, "export %s=..., or read it from a file: %s %s; or try without a key: --provider sim", names[0], a.flags.fileFlag, dotEnv)
 }
 
-// dotEnv is the file in which projects keep their variables. Only find reads it by default; other commands need --keys-file.
+// dotEnv is the file in which projects keep their variables. Only find reads it by default; run needs --env-file.
 const dotEnv = ".env"
 
 // isFile reports whether a plain file of that name exists.

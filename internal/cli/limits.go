@@ -30,13 +30,13 @@ func (f *limitFlags) others() *namedValues {
 	var p namedValues
 	for d, limit := range f.limits.All() {
 		if !slices.Contains(limitNames(), d.String()) {
-			p.rows = append(p.rows, flag{name: d.String(), field: countFrom(limit, 1), help: "10000"})
+			p.rows = append(p.rows, flag{name: d.String(), field: countFrom(limit, 1)})
 		}
 		if w := f.limits.WindowOf(d); w != nil {
-			p.rows = append(p.rows, flag{name: d.WindowName(), field: &value[limits.Window]{w, "N/DURATION", true, limits.ParseWindow}, help: "100/10s"})
+			p.rows = append(p.rows, flag{name: d.WindowName(), field: &value[limits.Window]{w, "N/DURATION", limits.ParseWindow}})
 		}
 	}
-	p.rows = append(p.rows, flag{name: "burst", field: &f.limits.Burst, metavar: "DURATION", help: "2s"})
+	p.rows = append(p.rows, flag{name: "burst", field: &f.limits.Burst, metavar: "DURATION"})
 	return &p
 }
 

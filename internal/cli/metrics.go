@@ -27,19 +27,24 @@ type watchFlags struct {
 
 // flags returns the flags of a command that runs items.
 func (f *watchFlags) flags() []flag {
-	f.progress = progressAuto
 	return []flag{
-		{name: "events", field: &f.events, metavar: "FILE", help: "Append every event to FILE, as JSON lines"},
+		eventsFlag(&f.events),
 		{name: "metrics", field: &f.metrics, metavar: "ADDR", help: "Serve Prometheus metrics, such as at 127.0.0.1:9464"},
-		f.progressFlag(),
+		progressFlag(&f.progress),
 		{name: "json", field: &f.json, help: "Print the summary as one JSON document"},
 		{name: "verbose", field: &f.verbose, help: "Print more on standard error"},
 	}
 }
 
-func (f *watchFlags) progressFlag() flag {
-	f.progress = progressAuto
-	return flag{name: "progress", field: &f.progress, metavar: strings.Join(progressWays(), "|"), help: "Choose how progress is shown"}
+// progressFlag returns the flag of how progress is shown.
+func progressFlag(field *string) flag {
+	*field = progressAuto
+	return flag{name: "progress", field: field, metavar: strings.Join(progressWays(), "|"), help: "Choose how progress is shown"}
+}
+
+// eventsFlag returns the flag of the file that gets the events.
+func eventsFlag(field *string) flag {
+	return flag{name: "events", field: field, metavar: "FILE", help: "Append every event to FILE, as JSON lines"}
 }
 
 // check refuses events on standard output.

@@ -86,7 +86,7 @@ func (o *planOptions) table() []flagGroup {
 		{"Workload", []flag{
 			{name: "requests", field: countFrom(&o.stated.Requests, 1), help: "Plan N requests (default: those of --workload)", common: true},
 			{name: "workload", field: &o.workload, metavar: "FILE", help: "Plan the requests of this file, as run takes it"},
-			{name: "latency", field: durationAbove(&o.stated.Latency), help: "Set the mean time of a request (default: 2s)"},
+			{name: "latency", field: durationFrom(&o.stated.Latency, 1), help: "Set the mean time of a request (default: 2s)"},
 			{name: "input-tokens", field: countFrom(&o.stated.InputTokens, 1), help: "Set the mean input tokens (default: 1500)", without: "workload"},
 			{name: "output-tokens", field: &o.stated.OutputTokens, metavar: "N", help: "Set the mean output tokens (default: 500)"},
 			{name: "max-tokens", field: countFrom(&o.stated.MaxTokens, 1), help: "Set max_tokens of the requests"},

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
@@ -34,7 +33,6 @@ type runOptions struct {
 	workers   bool // --distribute
 	batch     bool
 	cancel    bool
-	flags     *pflag.FlagSet
 	args      []string // of the command line
 	input     string
 	output    string
@@ -79,7 +77,7 @@ requests, the second aborts them.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.input, o.args, o.flags = args[0], s.args, cmd.Flags()
+			o.input, o.args = args[0], s.args
 			return runBatch(cmd.Context(), s, &o)
 		},
 	}
@@ -106,7 +104,7 @@ func (o *runOptions) table() []flagGroup {
 			{name: "cache", field: &o.cache, metavar: "DIR", help: "Send equal requests once, and keep good results in DIR"},
 			fsyncFlag(&o.fsync),
 		}},
-		{"Requests", slices.Concat(target, caller(o.account.envFileFlag(), o.account.headerFlag()), []flag{
+		{"Requests", slices.Concat(target, caller(o.account.fileFlagAs("env-file"), o.account.headerFlag()), []flag{
 			{name: "system", field: &o.system, metavar: "TEXT|@FILE", help: "Set the system prompt of prompts and plain text"},
 			{name: "max-tokens", field: &o.maxTokens, metavar: "N", help: "Limit the output tokens of prompts"},
 			{name: "set", field: &o.set, metavar: "NAME=JSON", help: "Set a field of the requests made from prompts (repeatable)"},

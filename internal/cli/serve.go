@@ -85,7 +85,7 @@ func (o *serveOptions) table(fs *pflag.FlagSet) []flagGroup {
 		{"Limits", append(o.account.limits.flags("learned"), redisFlag(&t.redis))},
 		{"Watching", []flag{
 			{name: "access-log", field: &t.access, metavar: "FILE", help: "Write one JSON line per request (-: standard output)"},
-			{name: "events", field: &t.events, metavar: "FILE", help: "Append every event to FILE, as JSON lines"},
+			eventsFlag(&t.events),
 			{name: "metrics", field: &t.watch.metrics, metavar: "ADDR", help: "Serve /metrics and /ui at this address, or none", common: true},
 			{name: "json", field: &o.json, help: "Print what is served as one JSON document"},
 			{name: "verbose", field: &o.verbose, help: "Print more on standard error"},

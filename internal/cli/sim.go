@@ -92,11 +92,11 @@ func (o *simOptions) table() []flagGroup {
 		{"Batch API", []flag{
 			{name: "batch-latency", field: &b.Latency, metavar: "DURATION", help: "Set the time from a batch's creation to its end"},
 			{name: "batch-limit", field: &namedValues{rows: []flag{
-				{name: "requests", field: &b.MaxRequests, help: "1000"}, {name: "bytes", field: &b.MaxBytes}, {name: "tokens", field: &b.EnqueuedTokens},
+				{name: "requests", field: &b.MaxRequests}, {name: "bytes", field: &b.MaxBytes}, {name: "tokens", field: &b.EnqueuedTokens},
 				{name: "pending", field: &b.Pending}, {name: "per-hour", field: &b.PerHour},
 			}}, help: "Limit requests, bytes, tokens, pending or per-hour"},
 			{name: "batch-fault", field: &namedValues{rows: []flag{
-				{name: "line", field: shareOf(&b.Fail), help: "0.05"}, {name: "expire", field: &b.ExpireEvery}, {name: "fail", field: &b.FailEvery},
+				{name: "line", field: shareOf(&b.Fail)}, {name: "expire", field: &b.ExpireEvery}, {name: "fail", field: &b.FailEvery},
 				{name: "cut", field: &b.CutResults}, {name: "lost", field: &b.LoseResults}, {name: "list", field: &b.ListDelay}, {name: "drop", field: shareOf(&b.Drop)},
 			}}, metavar: "KIND=N", help: "Fail line, expire, fail, cut, lost, list or drop"},
 		}},
@@ -109,7 +109,7 @@ const faultKinds = "500 529 400 429 reset hang cut"
 func (o *simOptions) faults() *namedValues {
 	f := &o.config.Faults
 	return &namedValues{rows: []flag{
-		{name: "500", field: shareOf(&f.ServerError), help: "0.05"}, {name: "529", field: shareOf(&f.Overloaded)},
+		{name: "500", field: shareOf(&f.ServerError)}, {name: "529", field: shareOf(&f.Overloaded)},
 		{name: "400", field: shareOf(&f.BadRequest)}, {name: "429", field: shareOf(&f.Throttled)},
 		{name: "reset", field: shareOf(&f.Reset)}, {name: "hang", field: shareOf(&f.Hang)}, {name: "cut", field: shareOf(&f.Cut)},
 	}}

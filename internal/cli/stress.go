@@ -65,21 +65,21 @@ Requests go to a simulator in the process, or to the endpoint of --base-url or -
 
 // table returns the flags of stress.
 func (o *stressOptions) table() []flagGroup {
-	o.slots, o.seed, o.latency, o.timeout, o.progress = stress.DefaultSlots, 1, stress.DefaultLatency, stress.DefaultTimeout, progressAuto
+	o.slots, o.seed, o.latency, o.timeout = stress.DefaultSlots, 1, stress.DefaultLatency, stress.DefaultTimeout
 	return []flagGroup{
 		{"Load", []flag{
 			{name: "level", field: &o.level, metavar: strings.Join(stress.Levels(), "|"), help: "Choose the load", common: true},
 			{name: "slots", field: countFrom(&o.slots, 1), help: "Let N requests be in flight at once", common: true},
 			{name: "duration", field: &o.duration, metavar: "DURATION", help: "Set how long the load lasts (default: 5m to 20m by level)", common: true},
 			{name: "seed", field: &o.seed, metavar: "N", help: "Choose the random numbers", common: true},
-			{name: "latency", field: durationAbove(&o.latency), help: "Set how fast the simulator responds"},
+			{name: "latency", field: durationFrom(&o.latency, 1), help: "Set how fast the simulator responds"},
 		}},
 		{"Provider", append(o.account.target(), slices.Concat(o.account.limits.flags("learned")[:2], []flag{
-			{name: "timeout", field: durationAbove(&o.timeout), help: "Limit one attempt"},
+			{name: "timeout", field: durationFrom(&o.timeout, 1), help: "Limit one attempt"},
 		})...)},
 		{"Watching", []flag{
-			{name: "events", field: &o.events, metavar: "FILE", help: "Append every event to FILE"},
-			{name: "progress", field: &o.progress, metavar: strings.Join(progressWays(), "|"), help: "Choose how progress is shown"},
+			eventsFlag(&o.events),
+			progressFlag(&o.progress),
 			{name: "json", field: &o.asJSON, help: "Print one JSON document", common: true},
 		}},
 	}
