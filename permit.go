@@ -40,9 +40,9 @@ type Holder interface {
 	// Sent is called once for a call that leaves, with the instant: by Permit.Sent, or else by the release, with when the
 	// permit was granted.
 	Sent(p *Permit, at time.Time)
-	// Released is called once, before anybody else may have the slot: with whether the call left, and what it used, if that
-	// is known.
-	Released(p *Permit, left bool, used Usage)
+	// Released is called once, before another call may have the slot: with whether the request was sent, the kind of its
+	// outcome, and its usage, as far as the response states it.
+	Released(p *Permit, left bool, kind Kind, used Usage)
 }
 
 // SetHolder has h notified of the permit from now on. The goroutine that acquired the permit calls it before others have it.
@@ -166,5 +166,5 @@ func (p *Permit) tellReleased(o *Outcome) {
 	if o.HasUsage {
 		used = o.Usage
 	}
-	p.holder.Released(p, left, used)
+	p.holder.Released(p, left, o.Kind, used)
 }

@@ -99,7 +99,7 @@ func (h *holder) Sent(*sluice.Permit, time.Time) {
 	h.sent = append(h.sent, h.s.Snapshot().Lanes[0].InFlight)
 }
 
-func (h *holder) Released(_ *sluice.Permit, left bool, used sluice.Usage) {
+func (h *holder) Released(_ *sluice.Permit, left bool, _ sluice.Kind, used sluice.Usage) {
 	h.released = append(h.released, h.s.Snapshot().Lanes[0].InFlight)
 	h.left = append(h.left, left)
 	h.used = append(h.used, used)

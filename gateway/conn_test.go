@@ -65,7 +65,7 @@ func TestAnAnswerOfWhichAPartIsLostIsTheConnectionsLast(t *testing.T) {
 	t.Cleanup(up.Close)
 	ended := make(chan string, 2)
 	x := relay(t, up.URL, func(s *setting) {
-		s.Traffic = gateway.NewTraffic(gateway.TrafficConfig{Ended: func(r *gateway.Record) { ended <- r.Kind }})
+		s.Traffic = gateway.NewTraffic(func(r *gateway.Record) { ended <- r.Kind })
 	})
 	l := listen(t)
 	serve(t, x, shortListener{l})

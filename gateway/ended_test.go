@@ -57,8 +57,8 @@ func TestWhatIsNoAnswerIsNotCountedAsOne(t *testing.T) {
 				if r := ended()[0]; w.Code != c.status || r.Kind != c.want {
 					t.Errorf("the client got %d, and it counts as %s, want %s", w.Code, r.Kind, c.want)
 				}
-				if s := traffic.Snapshot(); (s.Tenants[0].Failed == 0) != (c.want == gateway.KindOK) {
-					t.Errorf("%d failed", s.Tenants[0].Failed)
+				if s := traffic.Snapshot(); (s.Uses[0].Failed == 0) != (c.want == gateway.KindOK) {
+					t.Errorf("%d failed", s.Uses[0].Failed)
 				}
 			})
 		})

@@ -90,7 +90,7 @@ func (p Purse) Reserve(now time.Time, t *Tenant, usd float64) (until time.Time, 
 
 // Note notes a request that ended.
 func (t *Traffic) Note(tenant string, tokens int) {
-	t.end(&Record{Tenant: tenant, Kind: KindOK, Usage: sluice.Usage{Output: tokens}})
+	t.end(&Record{Tenant: tenant, Model: "m", Kind: KindOK, Usage: sluice.Usage{Output: tokens}})
 }
 
 // Held is what calls of a tenant hold, though there may be none.

@@ -48,7 +48,7 @@ type Config struct {
 	// Hosts are names by which the gateway may be addressed beside those of loopback.
 	Hosts []string
 
-	// Traffic is told of every request. Default: one of its own, for the dashboard alone.
+	// Traffic counts the requests. Default: a new one, for the dashboard.
 	Traffic *Traffic
 
 	Logger *slog.Logger // nil discards
@@ -97,7 +97,7 @@ type Gateway struct {
 
 // New returns a Gateway, or an error that names the field of cfg that is wrong.
 func New(cfg Config) (*Gateway, error) {
-	cfg.Traffic = cmp.Or(cfg.Traffic, NewTraffic(TrafficConfig{}))
+	cfg.Traffic = cmp.Or(cfg.Traffic, NewTraffic(nil))
 	s, err := newState(cfg)
 	if err != nil {
 		return nil, err

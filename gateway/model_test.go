@@ -69,11 +69,11 @@ func newModel(t *testing.T, seed uint64) *model {
 		m.schedulers[name], err = sluice.New(sluice.Config{Limits: m.limits(host)})
 		must(err)
 	}
-	m.traffic = gateway.NewTraffic(gateway.TrafficConfig{Ended: func(r *gateway.Record) {
+	m.traffic = gateway.NewTraffic(func(r *gateway.Record) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.records[r.ID] = append(m.records[r.ID], *r)
-	}})
+	})
 	m.gateway, err = gateway.New(m.config())
 	must(err)
 	return m
@@ -257,9 +257,14 @@ func (m *model) nothingLeft(n int) {
 			m.t.Errorf("item %s is open at its upstream", r.Header.Get("X-Client-Request-Id"))
 		}
 	}
-	now := m.traffic.Snapshot()
-	if now.Waiting != 0 || now.Open != 0 || now.Ended != int64(n) || len(m.records) != n {
-		m.t.Errorf("traffic: %d wait and %d are open, %d of %d ended, of %d names", now.Waiting, now.Open, now.Ended, n, len(m.records))
+	now, ended := m.traffic.Snapshot(), 0
+	for _, u := range now.Uses {
+		if ended += u.Ended; u.Waiting != 0 || u.Open != 0 {
+			m.t.Errorf("traffic at the end: %+v", u)
+		}
+	}
+	if now.Waiting != 0 || now.Open != 0 || ended != n || len(m.records) != n {
+		m.t.Errorf("traffic: %d wait and %d are open, %d of %d ended, of %d names", now.Waiting, now.Open, ended, n, len(m.records))
 	}
 	kinds := make(map[string]int)
 	least, most := make(map[string]float64), make(map[string]float64) // that a tenant spent

@@ -177,7 +177,7 @@ func (v *visit) moves(to stage) {
 	if v.over || v.stage == to {
 		return
 	}
-	v.traffic.move(v.record.Tenant, v.stage, to)
+	v.traffic.move(&v.record, v.stage, to)
 	now := time.Now()
 	if v.stage == stageWaiting {
 		v.record.Wait += now.Sub(v.since)
@@ -197,7 +197,7 @@ func (v *visit) leave() {
 	}
 	ended := *r
 	v.mu.Unlock()
-	v.traffic.move(ended.Tenant, was, stageNone)
+	v.traffic.move(&ended, was, stageNone)
 	v.traffic.end(&ended)
 }
 
@@ -228,6 +228,13 @@ func (v *visit) sent(at time.Time) {
 		v.left = at
 	}
 	v.record.Tries++
+}
+
+// throttled notes a rate-limit rejection by the upstream.
+func (v *visit) throttled() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.traffic.throttle(&v.record)
 }
 
 // tries is how many left so far.
@@ -270,7 +277,10 @@ func (t *try) Sent(_ *sluice.Permit, at time.Time) {
 }
 
 // Released notes what it used.
-func (t *try) Released(_ *sluice.Permit, _ bool, used sluice.Usage) {
+func (t *try) Released(_ *sluice.Permit, _ bool, kind sluice.Kind, used sluice.Usage) {
+	if kind.Throttle() {
+		t.call.visit.throttled()
+	}
 	var cost pricing.Cost
 	if t.via.Price != nil {
 		cost = t.via.Price.Cost(used)

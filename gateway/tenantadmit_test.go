@@ -241,7 +241,7 @@ func TestARequestIsCalledByItsEndpoint(t *testing.T) {
 func TestARefusedRequestCountsForItsTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var kinds []string
-		traffic := gateway.NewTraffic(gateway.TrafficConfig{Ended: func(r *gateway.Record) { kinds = append(kinds, r.Tenant+" "+r.Kind) }})
+		traffic := gateway.NewTraffic(func(r *gateway.Record) { kinds = append(kinds, r.Tenant+" "+r.Kind) })
 		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", Models: []string{"m"}}}, gateway: gateway.Config{Traffic: traffic}})
 		for _, body := range []string{chatBody, `{"model":"free"}`, `{`} {
 			req := r.request(t.Context(), "a")

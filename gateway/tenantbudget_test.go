@@ -52,7 +52,7 @@ func usedUSD(t *testing.T, bodies ...string) (usd float64) {
 func TestABudgetIsReservedSettledAndBeginsAnewEachDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(24*time.Hour - 2*time.Minute) // the rig reads its file every 2 s: the day ends soon
-		traffic := gateway.NewTraffic(gateway.TrafficConfig{})
+		traffic, ended := recorded()
 		r := newTenantRig(t, rigConfig{sim: sim.Config{OutputTokens: 5}, tenants: []gateway.Tenant{{Name: "a", MaxCostDay: 0.0001}},
 			gateway: gateway.Config{Traffic: traffic}})
 		synctest.Wait()
@@ -66,7 +66,7 @@ func TestABudgetIsReservedSettledAndBeginsAnewEachDay(t *testing.T) {
 		if day, month := r.spentOf("a"); !near(day, used) || !near(month, used) || reserved <= used {
 			t.Errorf("reserved %v, spent %v and %v: the answer did cost %v", reserved, day, month, used)
 		}
-		if s := traffic.Snapshot().Recent[0]; s.Tenant != "a" || s.Tries != 1 || s.Usage.Output != 5 || s.Usage.Input == 0 {
+		if s := last(ended()); s.Tenant != "a" || s.Tries != 1 || s.Usage.Output != 5 || s.Usage.Input == 0 {
 			t.Errorf("after a call with 5 tokens of output: %+v", s)
 		}
 		calls := 1
@@ -166,11 +166,11 @@ func TestCallsThatDeclareNoMaximumHoldTheOutputThatIsUsual(t *testing.T) {
 // TestAnAnswerWithoutUsageCostsItsEstimate has the record say that its cost is one.
 func TestAnAnswerWithoutUsageCostsItsEstimate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		traffic := gateway.NewTraffic(gateway.TrafficConfig{})
+		traffic, ended := recorded()
 		r := newTenantRig(t, rigConfig{base: priced(`null`), tenants: []gateway.Tenant{{Name: "a", MaxCostDay: 1}}, gateway: gateway.Config{Traffic: traffic}})
 		r.call("a", "")
 		day, _ := r.spentOf("a")
-		if s := traffic.Snapshot().Recent[0]; !s.HasCost || s.Estimated == 0 || s.Estimated != s.Cost || !near(s.Cost, day) {
+		if s := last(ended()); !s.HasCost || s.Estimated == 0 || s.Estimated != s.Cost || !near(s.Cost, day) {
 			t.Errorf("%v was spent: %+v", day, s)
 		}
 	})
@@ -185,7 +185,7 @@ func TestWhatFailsCostsNothingAndWhatNobodyWaitedForIsEstimated(t *testing.T) {
 		if day, _ := failing.spentOf("a"); !near(day, 0) {
 			t.Errorf("a failed call did cost %v", day)
 		}
-		traffic := gateway.NewTraffic(gateway.TrafficConfig{})
+		traffic, ended := recorded()
 		r := newTenantRig(t, rigConfig{sim: sim.Config{PerToken: 100 * time.Millisecond}, tenants: []gateway.Tenant{{Name: "a", MaxCostDay: 1}}, gateway: gateway.Config{Traffic: traffic}})
 		before := 0.0
 		for body, after := range map[string]time.Duration{chatBody: 100 * time.Millisecond, strings.Replace(chatBody, `"max_tokens":10`, `"max_tokens":1000,"stream":true`, 1): 2 * time.Second} {
@@ -196,7 +196,7 @@ func TestWhatFailsCostsNothingAndWhatNobodyWaitedForIsEstimated(t *testing.T) {
 			cancel()
 			time.Sleep(time.Minute) // the permit is back
 			day, _ := r.spentOf("a")
-			if s := traffic.Snapshot().Recent[0]; day <= before || s.Estimated != s.Cost || !near(s.Cost, day-before) {
+			if s := last(ended()); day <= before || s.Estimated != s.Cost || !near(s.Cost, day-before) {
 				t.Errorf("a call whose client left after %v did cost %v: %+v", after, day-before, s)
 			}
 			before = day

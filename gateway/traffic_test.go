@@ -19,17 +19,29 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// watched is a gateway with one slot, whose calls take ten seconds, and what it says of them.
+// recorded returns a Traffic, and the records of the requests that ended so far.
+func recorded() (*gateway.Traffic, func() []gateway.Record) {
+	var mu sync.Mutex
+	var all []gateway.Record
+	return gateway.NewTraffic(func(r *gateway.Record) {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, *r)
+		}), func() []gateway.Record {
+			mu.Lock()
+			defer mu.Unlock()
+			return all
+		}
+}
+
+func last[T any](all []T) T { return all[len(all)-1] }
+
+// watched returns a gateway with one slot, whose calls take ten seconds, and its records.
 func watched(t *testing.T, change func(*gateway.Config)) (*gateway.Gateway, *gateway.Traffic, func() []gateway.Record) {
 	t.Helper()
-	var mu sync.Mutex
-	var ended []gateway.Record
+	traffic, ended := recorded()
 	cfg := configOf(t, newScheduler(t, 1), tripper(func(*http.Request) string { time.Sleep(10 * time.Second); return "yes" }))
-	cfg.Traffic = gateway.NewTraffic(gateway.TrafficConfig{Recent: 3, Ended: func(r *gateway.Record) {
-		mu.Lock()
-		defer mu.Unlock()
-		ended = append(ended, *r)
-	}})
+	cfg.Traffic = traffic
 	if change != nil {
 		change(&cfg)
 	}
@@ -37,11 +49,7 @@ func watched(t *testing.T, change func(*gateway.Config)) (*gateway.Gateway, *gat
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g, cfg.Traffic, func() []gateway.Record {
-		mu.Lock()
-		defer mu.Unlock()
-		return ended
-	}
+	return g, traffic, ended
 }
 
 func request(ctx context.Context, path, body string, header ...string) *http.Request {
@@ -65,7 +73,11 @@ func TestTrafficShowsWhatWaitsAndWhatIsOpen(t *testing.T) {
 			calls.Go(func() {
 				time.Sleep(time.Duration(second)*time.Second + time.Millisecond)
 				s := traffic.Snapshot()
-				if got := fmt.Sprint(s.Waiting, s.Open, s.Ended); got != want {
+				n := 0
+				for _, u := range s.Uses {
+					n += u.Ended
+				}
+				if got := fmt.Sprint(s.Waiting, s.Open, n); got != want {
 					t.Errorf("after %d s: waiting, open, ended %s, want %s", second, got, want)
 				}
 			})
@@ -81,22 +93,44 @@ func TestTrafficShowsWhatWaitsAndWhatIsOpen(t *testing.T) {
 			}
 		}
 		s := traffic.Snapshot()
-		if len(s.Tenants) != 1 || s.Tenants[0].Share != 1 || s.Tenants[0].Wait != 30*time.Second {
-			t.Errorf("%+v", s.Tenants)
+		if len(s.Uses) != 1 || s.Uses[0] != (gateway.Use{Model: "m", Ended: 3, Input: s.Uses[0].Input, Output: s.Uses[0].Output, Unpriced: s.Uses[0].Unpriced}) {
+			t.Errorf("%+v", s.Uses)
 		}
-		n := 0
+		n, waited := 0, 0
 		for _, at := range s.Times {
-			n += at.Ended
+			n, waited = n+at.Ended, max(waited, at.Waiting)
 		}
-		if len(s.Times) != 90 || n != 3 {
-			t.Errorf("%d times, in which %d ended", len(s.Times), n)
+		if len(s.Times) != 90 || n != 3 || waited != 2 {
+			t.Errorf("%d times, in which %d ended and %d waited at once", len(s.Times), n, waited)
 		}
 		time.Sleep(16 * time.Minute)
 		for _, at := range traffic.Snapshot().Times {
-			if at.Ended != 0 {
+			if at != (gateway.TimeTraffic{}) {
 				t.Errorf("still there after 16 minutes: %+v", at)
 			}
 		}
+	})
+}
+
+// A request that waits for long without any event counts in each ten seconds.
+func TestARequestThatWaitsIsInAllTimesOfItsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, traffic, _ := watched(t, func(c *gateway.Config) {
+			c.Base = tripper(func(*http.Request) string { time.Sleep(5 * time.Minute); return "yes" })
+		})
+		var calls sync.WaitGroup
+		for range 2 {
+			calls.Go(func() { asked(g) })
+		}
+		time.Sleep(4 * time.Minute)
+		n := 0
+		for _, at := range traffic.Snapshot().Times {
+			n += at.Waiting
+		}
+		if n != 4*6 && n != 4*6+1 {
+			t.Errorf("one request waited in %d times of ten seconds within 4 minutes", n)
+		}
+		calls.Wait()
 	})
 }
 
@@ -139,7 +173,7 @@ func TestEachWayToEndHasItsKind(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		s := traffic.Snapshot()
-		if s.Waiting != 0 || s.Open != 0 || s.Ended != 7 || len(s.Kinds) != 7 || len(s.Recent) != 3 || s.Recent[0].Kind != "ok" {
+		if s.Waiting != 0 || s.Open != 0 || len(ended()) != 7 || last(ended()).Kind != "ok" {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -215,8 +249,8 @@ func TestARecordHasWhatAllTriesUsed(t *testing.T) {
 		if r.Wait < time.Second || r.Wait > 1100*time.Millisecond {
 			t.Errorf("waited %v", r.Wait)
 		}
-		if s := traffic.Snapshot(); s.Tenants[0].Tokens != 1500 {
-			t.Errorf("%+v", s.Tenants)
+		if s := traffic.Snapshot(); s.Uses[0].Input+s.Uses[0].Output != 1500 || s.Uses[0].Throttled != 1 || !near(s.Uses[0].Cost, 0.006) {
+			t.Errorf("%+v", s.Uses)
 		}
 	})
 }

@@ -1,18 +1,24 @@
 package gateway
 
 import (
-	"embed"
+	"bytes"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/chart"
 	"github.com/sluice-llm/sluice/internal/template"
 )
 
-//go:embed ui/style.css ui/script.js
-var uiFiles embed.FS
+//go:embed ui/script.js
+var uiScript []byte
+
+//go:embed ui/style.css
+var uiStyle string
 
 //go:embed ui/page.html
 var uiPage string
@@ -20,8 +26,8 @@ var uiPage string
 // uiTemplate reads the page. It prints values only between tags and in quoted attributes.
 var uiTemplate = sync.OnceValues(func() (*template.Template, error) { return template.ParseHTML("page", uiPage, nil) })
 
-// uiParts are what changes of the page while it is looked at: elements, by their ids, and templates of the same name.
-var uiParts = [...]string{"now", "lanes", "charts", "tenants", "kinds", "recent"}
+// uiParts are the elements of the page that change, by their ids, and the templates of the same names.
+var uiParts = [...]string{"figures", "charts", "uses", "lanes"}
 
 const (
 	uiEvery    = time.Second
@@ -56,8 +62,10 @@ func (g *Gateway) ServeUI(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		_, _ = w.Write(page)
-	case get && (r.URL.Path == "/ui/style.css" || r.URL.Path == "/ui/script.js"):
-		http.ServeFileFS(w, r, uiFiles, r.URL.Path[1:])
+	case get && r.URL.Path == "/ui/style.css":
+		http.ServeContent(w, r, "style.css", time.Time{}, strings.NewReader(uiStyle+chart.Style()))
+	case get && r.URL.Path == "/ui/script.js":
+		http.ServeContent(w, r, "script.js", time.Time{}, bytes.NewReader(uiScript))
 	case get && r.URL.Path == "/ui/events":
 		g.serveEvents(w, r)
 	default:
@@ -116,7 +124,7 @@ func (g *Gateway) changes(shown map[string]string) ([]byte, error) {
 			shown[id], news[id] = text, text
 		}
 	}
-	put("state", v.State)
+	put("banner", v.Banner)
 	for _, id := range uiParts {
 		part, err := v.page(id)
 		if err != nil {

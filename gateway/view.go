@@ -4,129 +4,168 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/chart"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/template"
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// view is what the dashboard shows.
+// view is the content of the dashboard.
 type view struct {
-	State                string
-	Waiting, Open, Ended string
-	Lanes                []laneView
-	MoreLanes            int // that are not shown
-	Charts               []chartView
-	Tenants              []tenantView
-	Kinds                []kindView
-	Recent               []recentView
+	Banner    string // "": the gateway serves
+	Figures   []figureView
+	Charts    []template.HTML
+	Lanes     []laneView
+	MoreLanes int // that are not shown
+	Uses      []useView
+	MoreUses  int
 }
+
+type figureView struct{ ID, Name, Value string }
 
 type laneView struct {
 	Name, State              string
 	Bad                      bool
 	InFlight, Slots, Waiting int
-	Budgets                  []budgetView
+	Limits                   []string
 }
 
-type budgetView struct{ Words, Bar string }
-
-type chartView struct {
-	Name, Words, Most string
-	Lines             []lineView
+type useView struct {
+	Tenant, Model, Ended, Failed, Throttled, Input, Output, Spend string
+	Waiting                                                       int
 }
 
-type lineView struct{ Class, Name, Points string }
+// maxRows is the largest number of rows of a table.
+const maxRows = 50
 
-type kindView struct{ Name, N string }
-
-type tenantView struct {
-	Name, Ended, Failed, Tokens, Share, Wait string
-	Waiting, Open                            int
-	Bar                                      string // of its share
-}
-
-type recentView struct {
-	At, ID, Tenant, Model, Upstream, Answer, Wait, Latency, Tokens string
-	Bad                                                            bool
-}
-
-const (
-	mostLanesShown   = 50
-	mostTenantsShown = 50
-	mostKindsShown   = 8
-	nobody           = "(nobody in particular)"
-)
-
-// view is how things stand. It takes part in no state, so that pages that are looked at do not hold old ones.
+// view returns the content now. It holds no reference to a state, so that open pages do not keep old states.
 func (g *Gateway) view() *view {
 	cfg := &g.now.Load().cfg
-	v := &view{State: "The gateway serves."}
-	v.Lanes, v.MoreLanes = lanesOf(cfg)
-	if g.draining.Load() {
-		v.State = "The gateway is stopping."
-	}
-	held := func(l laneView) bool { return l.State == heldWords }
-	if slices.ContainsFunc(v.Lanes, held) {
-		v.State = "The gateway is paused: nothing is sent."
-	}
-	s := cfg.Traffic.Snapshot()
-	v.Waiting, v.Open, v.Ended = prose.Group(s.Waiting), prose.Group(s.Open), prose.Group(s.Ended)
-	v.Charts = []chartView{throughput(s.Times), latency(s.Times)}
-	for _, t := range busiest(s.Tenants) {
-		v.Tenants = append(v.Tenants, tenantView{
-			Name: cmp.Or(t.Name, nobody), Waiting: t.Waiting, Open: t.Open, Ended: prose.Group(t.Ended), Failed: prose.Group(t.Failed),
-			Tokens: prose.Group(t.Tokens), Bar: bar(t.Share), Share: prose.Percent(t.Share), Wait: prose.Span(t.Wait / time.Duration(max(1, t.Ended))),
-		})
-	}
-	for _, k := range s.Kinds {
-		if k.Kind != KindOK && len(v.Kinds) < mostKindsShown {
-			v.Kinds = append(v.Kinds, kindView{k.Kind, prose.Group(k.N)})
+	v := &view{}
+	all := accountsOf(cfg)
+	lanes := 0
+	for _, a := range all {
+		for i := range a.Lanes {
+			l := &a.Lanes[i]
+			if l.Held {
+				v.Banner = "Paused: the gateway sends no requests."
+			}
+			if lanes++; lanes <= maxRows {
+				v.Lanes = append(v.Lanes, a.view(l))
+			}
 		}
 	}
-	for i := range s.Recent {
-		v.Recent = append(v.Recent, recentOf(&s.Recent[i]))
+	if g.draining.Load() {
+		v.Banner = "The gateway is stopping."
 	}
+	s := cfg.Traffic.Snapshot()
+	v.figures(&s)
+	for _, p := range panels(s.Times, all) {
+		v.Charts = append(v.Charts, template.HTML(chart.SVG(p)))
+	}
+	slices.SortStableFunc(s.Uses, func(a, b Use) int { // the largest first
+		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Input+b.Output, a.Input+a.Output), cmp.Compare(b.Ended, a.Ended))
+	})
+	for _, u := range s.Uses[:min(len(s.Uses), maxRows)] {
+		v.Uses = append(v.Uses, u.view())
+	}
+	v.MoreLanes, v.MoreUses = lanes-len(v.Lanes), len(s.Uses)-len(v.Uses)
 	return v
 }
 
-// busiest are tenants by name: where they are too many, those that used most, and all others in one.
-func busiest(all []TenantTraffic) []TenantTraffic {
-	if len(all) <= mostTenantsShown {
-		return all
+// figures adds the numbers at the top of the page. Those of the last minute are of its complete slots.
+func (v *view) figures(s *TrafficSnapshot) {
+	var minute TimeTraffic
+	const complete = int(time.Minute / slotTime)
+	for _, t := range s.Times[slots-1-complete : slots-1] {
+		minute.Ended, minute.Tokens, minute.Throttled = minute.Ended+t.Ended, minute.Tokens+t.Tokens, minute.Throttled+t.Throttled
 	}
-	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b TenantTraffic) int {
-		return cmp.Or(cmp.Compare(b.Tokens, a.Tokens), cmp.Compare(b.Ended, a.Ended))
-	})
-	shown, rest := all[:mostTenantsShown], all[mostTenantsShown:]
-	others := TenantTraffic{Name: fmt.Sprintf("(%d others)", len(rest))}
-	for _, t := range rest {
-		others.Waiting, others.Open = others.Waiting+t.Waiting, others.Open+t.Open
-		others.Ended, others.Failed, others.Tokens = others.Ended+t.Ended, others.Failed+t.Failed, others.Tokens+t.Tokens
-		others.Share, others.Wait = others.Share+t.Share, others.Wait+t.Wait
+	spend, unpriced := 0.0, 0
+	for _, u := range s.Uses {
+		spend, unpriced = spend+u.Cost, unpriced+u.Unpriced
 	}
-	slices.SortFunc(shown, func(a, b TenantTraffic) int { return cmp.Compare(a.Name, b.Name) })
-	return append(slices.Clip(shown), others)
-}
-
-func recentOf(r *Record) recentView {
-	answer := r.Kind
-	if r.Status != 0 {
-		answer = fmt.Sprintf("%d %s", r.Status, r.Kind)
-	}
-	return recentView{
-		At: r.At.Add(r.Latency).Format("15:04:05"), ID: r.ID, Tenant: r.Tenant, Model: r.Model, Upstream: r.Upstream, Answer: answer, Bad: r.Kind != KindOK,
-		Wait: prose.Span(r.Wait), Latency: prose.Span(r.Latency), Tokens: fmt.Sprintf("%d, %d", r.Usage.Input, r.Usage.Output),
+	v.Figures = []figureView{
+		{"n-requests", "requests/s", fmt.Sprintf("%.3g", float64(minute.Ended)/time.Minute.Seconds())},
+		{"n-tokens", "tokens/min", prose.Group(minute.Tokens)},
+		{"n-throttled", "429s/min", prose.Group(minute.Throttled)},
+		{"n-waiting", "waiting", prose.Group(s.Waiting)},
+		{"n-open", "in flight", prose.Group(s.Open)},
+		{"n-spend", "spend since the start", spendWords(spend, unpriced)},
 	}
 }
 
-const heldWords = "paused"
+// spendWords returns a spend, and how many requests it lacks.
+func spendWords(usd float64, unpriced int) string {
+	switch {
+	case unpriced == 0:
+		return prose.Dollars(usd)
+	case usd == 0:
+		return "unknown price"
+	}
+	return fmt.Sprintf("%s + %s of unknown price", prose.Dollars(usd), prose.Group(unpriced))
+}
 
-// lanesOf are the lanes of all upstreams; those of one account have the same.
-func lanesOf(cfg *Config) (all []laneView, more int) {
+func (u *Use) view() useView {
+	return useView{
+		Tenant: cmp.Or(u.Tenant, "(no tenant)"), Model: cmp.Or(u.Model, "(rejected by the gateway)"), Waiting: u.Waiting,
+		Ended: prose.Group(u.Ended), Failed: prose.Group(u.Failed), Throttled: prose.Group(u.Throttled),
+		Input: prose.Group(u.Input), Output: prose.Group(u.Output), Spend: spendWords(u.Cost, u.Unpriced),
+	}
+}
+
+// panels are the charts of the last 15 minutes.
+func panels(times []TimeTraffic, all []account) []*chart.Panel {
+	const perMinute = float64(time.Minute / slotTime)
+	requests := panel("Requests per second", times,
+		series{chart.Blue, "all", func(t *TimeTraffic) float64 { return float64(t.Ended) / slotTime.Seconds() }},
+		series{chart.Purple, "failed", func(t *TimeTraffic) float64 { return float64(t.Failed) / slotTime.Seconds() }})
+	tokens := panel("Tokens per minute", times, series{chart.Blue, "input and output", func(t *TimeTraffic) float64 { return float64(t.Tokens) * perMinute }})
+	throttled := panel("429 responses of upstreams per minute", times, series{chart.Vermilion, "", func(t *TimeTraffic) float64 { return float64(t.Throttled) * perMinute }})
+	waiting := panel("Waiting requests, maximum", times, series{chart.Green, "", func(t *TimeTraffic) float64 { return float64(t.Waiting) }})
+	throttled.Y.Whole, waiting.Y.Whole = true, true
+	if limit := sumOfLimits(all, limits.Requests); limit > 0 {
+		requests.Marks = append(requests.Marks, limitMark(limit/time.Minute.Seconds()))
+	}
+	if limit := sumOfLimits(all, limits.Tokens); limit > 0 {
+		tokens.Marks = append(tokens.Marks, limitMark(limit))
+	}
+	return []*chart.Panel{requests, tokens, throttled, waiting}
+}
+
+// series is one line of a panel.
+type series struct {
+	colour chart.Colour
+	name   string
+	value  func(*TimeTraffic) float64
+}
+
+func panel(title string, times []TimeTraffic, lines ...series) *chart.Panel {
+	p := &chart.Panel{Title: title, X: chart.Axis{Max: float64(slots), Ticks: []chart.Tick{
+		{Label: "-15 min"}, {Value: float64(slots) / 3, Label: "-10 min"}, {Value: float64(slots) * 2 / 3, Label: "-5 min"}, {Value: float64(slots), Label: "now"}}}}
+	for _, l := range lines {
+		m := chart.Mark{Name: l.name, Colour: l.colour}
+		for i := range times {
+			m.Points = append(m.Points, chart.Point{X: float64(i), Y: l.value(&times[i])})
+		}
+		p.Marks = append(p.Marks, m)
+	}
+	return p
+}
+
+func limitMark(y float64) chart.Mark {
+	return chart.Mark{Name: "limit of all models", Colour: chart.Grey, Dashes: "5,4", Points: []chart.Point{{Y: y}, {X: float64(slots), Y: y}}}
+}
+
+// account is a scheduler as it stands, and the names of its upstreams.
+type account struct {
+	upstreams string
+	sluice.Snapshot
+}
+
+func accountsOf(cfg *Config) (all []account) {
 	names := make(map[*sluice.Scheduler]string)
 	var order []*sluice.Scheduler
 	for _, up := range cfg.Upstreams.All() {
@@ -138,96 +177,50 @@ func lanesOf(cfg *Config) (all []laneView, more int) {
 		}
 	}
 	for _, s := range order {
-		snap := s.Snapshot()
-		for i := range snap.Lanes {
-			if len(all) == mostLanesShown {
-				more++
-				continue
-			}
-			all = append(all, laneOf(names[s], &snap.Lanes[i], snap.At))
-		}
+		all = append(all, account{names[s], s.Snapshot()})
 	}
-	return all, more
+	return all
 }
 
-func laneOf(account string, l *limits.LaneSnapshot, now time.Time) laneView {
-	v := laneView{Name: account + ": " + l.Lane, InFlight: l.InFlight, Slots: l.Slots, Waiting: l.Waiting, State: "open"}
-	switch left := l.Until.Sub(now); {
+// sumOfLimits returns the limit per minute of all lanes together, or 0 if that of a lane is unknown.
+func sumOfLimits(all []account, d limits.Dimension) (sum float64) {
+	for _, a := range all {
+		lanes := 0.0
+		for _, l := range a.Lanes {
+			i := slices.IndexFunc(l.Budgets, func(b limits.BucketSnapshot) bool { return b.Dimension == d && b.Limit > 0 })
+			if i < 0 {
+				return 0
+			}
+			lanes += float64(l.Budgets[i].Limit)
+		}
+		configured := a.Account.PerMinute()
+		if together := float64(*configured.At(d)); together > 0 {
+			lanes = min(lanes, together)
+		}
+		sum += lanes
+	}
+	return sum
+}
+
+func (a *account) view(l *limits.LaneSnapshot) laneView {
+	v := laneView{Name: a.upstreams + ": " + l.Lane, InFlight: l.InFlight, Slots: l.Slots, Waiting: l.Waiting, State: "open"}
+	switch left := l.Until.Sub(a.At); {
 	case l.Held:
-		v.State, v.Bad = heldWords, true
+		v.State, v.Bad = "paused", true
 	case left > 0:
-		v.State, v.Bad = fmt.Sprintf("cools down for %s (%s)", prose.Span(left.Round(time.Second)), l.Pause), true
+		v.State, v.Bad = fmt.Sprintf("cooldown of %s (%s)", prose.Span(left.Round(time.Second)), l.Pause), true
 	case l.Probing:
-		v.State = "tries whether it may again"
+		v.State = "tests whether the cooldown is over"
 	case l.Blocked && l.Waiting > 0:
-		v.State = "waits for " + l.Binding.String()
+		v.State = "limited by " + l.Binding.String()
 	}
 	for _, b := range l.Budgets {
-		if b.Limit > 0 {
-			view := budgetView{
-				Bar:   bar(b.Level / max(1, b.Cap)),
-				Words: fmt.Sprintf("%s %s: %s left", b.Dimension, prose.Group(b.Limit), prose.Group(int64(max(0, b.Level)))),
-			}
-			if b.Shared {
-				view.Words = fmt.Sprintf("%s %s: shared with others", b.Dimension, prose.Group(b.Limit))
-			}
-			v.Budgets = append(v.Budgets, view)
+		switch {
+		case b.Limit > 0 && b.Shared:
+			v.Limits = append(v.Limits, fmt.Sprintf("%s %s (shared by instances)", b.Dimension, prose.Group(b.Limit)))
+		case b.Limit > 0:
+			v.Limits = append(v.Limits, fmt.Sprintf("%s %s (%s left now)", b.Dimension, prose.Group(b.Limit), prose.Group(int64(max(0, b.Level)))))
 		}
 	}
 	return v
-}
-
-// bar is how long the bar of a part is, of 60.
-func bar(part float64) string { return fmt.Sprintf("%.1f", 60*min(max(0, part), 1)) }
-
-// throughput draws how many requests ended.
-func throughput(times []TimeTraffic) chartView {
-	all, bad := make([]float64, len(times)), make([]float64, len(times))
-	ended, failed := 0, 0
-	most := 1.0
-	for i, t := range times {
-		all[i], bad[i] = float64(t.Ended), float64(t.Failed)
-		ended, failed = ended+t.Ended, failed+t.Failed
-		most = max(most, all[i])
-	}
-	words := "Nothing ended."
-	if ended > 0 {
-		words = fmt.Sprintf("%s ended, %s of them not well; at most %s within ten seconds.", prose.Group(ended), prose.Group(failed), prose.Group(int64(most)))
-	}
-	return chartView{
-		Name: "Requests in each ten seconds", Most: prose.Group(int64(most)), Words: words,
-		Lines: []lineView{{"one", "all that ended", points(all, most)}, {"two", "not well", points(bad, most)}},
-	}
-}
-
-// latency draws how long requests took.
-func latency(times []TimeTraffic) chartView {
-	median, high := make([]float64, len(times)), make([]float64, len(times))
-	most := 0.0
-	for i, t := range times {
-		median[i], high[i] = t.Median.Seconds(), t.P95.Seconds()
-		most = max(most, high[i])
-	}
-	words, top := "Nothing ended.", ""
-	if most > 0 {
-		top = prose.Span(time.Duration(most * float64(time.Second)))
-		words = fmt.Sprintf("Of any ten seconds, 95 %% took at most %s.", top)
-	}
-	return chartView{
-		Name: "How long they took, with their wait", Words: words, Most: top,
-		Lines: []lineView{{"one", "half of them at most", points(median, most)}, {"two", "95 % at most", points(high, most)}},
-	}
-}
-
-// points are those of a line over the width of a chart.
-func points(values []float64, most float64) string {
-	var b strings.Builder
-	for i, v := range values {
-		y := 100.0
-		if most > 0 {
-			y -= 95 * v / most
-		}
-		fmt.Fprintf(&b, "%.1f,%.1f ", float64(i)*360/float64(max(1, len(values)-1)), y)
-	}
-	return strings.TrimSpace(b.String())
 }

@@ -10,35 +10,31 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// panelHeight is the height of a panel, in points, and mostPoints the number of its steps.
-const (
-	panelHeight = 156
-	mostPoints  = 120
-)
+// maxPoints is the largest number of steps of a line.
+const maxPoints = 120
 
-// Draw writes a chart of a forecast as SVG, under that name: calls answered per minute beside the rate that the tightest
-// limit allows, that limit's use, calls in flight, and throttled calls so far, if there are any. The same forecast makes
-// the same bytes. It fails when there is nothing to draw, or w fails.
+// Draw writes a chart of a forecast as SVG. Its panels are requests answered per minute beside the tightest limit, use of that
+// limit, requests in flight and, if the forecast has any, 429 responses so far. The same forecast makes the same bytes. It
+// fails if the forecast is empty or w fails.
 func Draw(w io.Writer, name string, f Forecast) error {
 	if len(f.Steps) == 0 || f.Time.Duration <= 0 {
 		return fmt.Errorf("chart: forecast %q is empty", name)
 	}
 	d := drawing{Forecast: &f}
 	d.unit, d.unitName = timeUnit(f.Time.Duration)
-	inFlight := d.panel("calls in flight (most)", func(s Step, _ time.Duration) float64 { return float64(s.InFlight) })
+	inFlight := d.panel("Requests in flight, maximum", func(s Step, _ time.Duration) float64 { return float64(s.InFlight) })
 	inFlight.Y.Whole = true
 	panels := []*chart.Panel{d.rate(name), d.quota(), inFlight}
 	if f.Throttled > 0 {
 		sum := 0 // as a rate, a single one would look like a storm
-		throttled := d.panel("throttled so far", func(s Step, _ time.Duration) float64 {
+		throttled := d.panel("429 responses so far", func(s Step, _ time.Duration) float64 {
 			sum += s.Throttled
 			return float64(sum)
 		})
 		throttled.Y.Whole = true
 		panels = append(panels, throttled)
 	}
-	panels[len(panels)-1].X.Label = "time (" + d.unitName + ")"
-	return chart.Write(w, panelHeight, panels...)
+	return chart.Write(w, panels...)
 }
 
 // drawing is a chart that is being drawn.
@@ -48,15 +44,15 @@ type drawing struct {
 	unitName string
 }
 
-// timeUnit is the unit in which a time of that length is best told.
+// timeUnit returns the unit of the axis of time.
 func timeUnit(d time.Duration) (time.Duration, string) {
 	switch {
 	case d <= 3*time.Minute:
-		return time.Second, "seconds"
+		return time.Second, "s"
 	case d <= 3*time.Hour:
-		return time.Minute, "minutes"
+		return time.Minute, "min"
 	case d <= 72*time.Hour:
-		return time.Hour, "hours"
+		return time.Hour, "h"
 	}
 	return 24 * time.Hour, "days"
 }
@@ -64,15 +60,15 @@ func timeUnit(d time.Duration) (time.Duration, string) {
 // valueOf is the value of a step of that width.
 type valueOf func(s Step, width time.Duration) float64
 
-// panel returns a panel on the common axis of time, with a line of values.
-func (d *drawing) panel(label string, value valueOf) *chart.Panel {
-	return &chart.Panel{X: chart.Axis{Max: d.x(d.Time.Duration)}, Y: chart.Axis{Label: label},
-		Marks: []chart.Mark{{Points: d.points(value), Colour: chart.Colour(0)}}}
+// panel returns a panel on the axis of time, with a line of values.
+func (d *drawing) panel(title string, value valueOf) *chart.Panel {
+	return &chart.Panel{Title: title, X: chart.Axis{Max: d.x(d.Time.Duration), Unit: d.unitName},
+		Marks: []chart.Mark{{Points: d.points(value), Colour: chart.Blue}}}
 }
 
-// rate is the panel of calls per minute.
+// rate returns the panel of requests per minute.
 func (d *drawing) rate(name string) *chart.Panel {
-	p := d.panel("answered per minute", func(s Step, width time.Duration) float64 { return float64(s.Answered) / width.Minutes() })
+	p := d.panel("Requests answered per minute", func(s Step, width time.Duration) float64 { return float64(s.Answered) / width.Minutes() })
 	p.Marks[0].Name = d.summary(name)
 	if allowed, _ := d.limit(); allowed > 0 && allowed <= 4*p.Highest() { // far above, it would squeeze the line to the ground
 		p.Marks = append(p.Marks, d.rule(allowed))
@@ -117,12 +113,12 @@ func roundTime(d time.Duration) time.Duration {
 	return d.Round(10 * time.Millisecond)
 }
 
-// quota is the panel of the tightest limit's use.
+// quota returns the panel of the use of the tightest limit.
 func (d *drawing) quota() *chart.Panel {
-	p := &chart.Panel{X: chart.Axis{Max: d.x(d.Time.Duration)}, Y: chart.Axis{Label: "tightest limit used (%)"}}
+	p := &chart.Panel{Title: "Use of the tightest limit (%)", X: chart.Axis{Max: d.x(d.Time.Duration), Unit: d.unitName}}
 	if len(d.Quotas) > 0 {
 		q := d.Quotas[0]
-		p = d.panel(fmt.Sprintf("tightest limit used: %v (%%)", q.Dimension), func(s Step, width time.Duration) float64 {
+		p = d.panel(fmt.Sprintf("Use of the tightest limit, %v (%%)", q.Dimension), func(s Step, width time.Duration) float64 {
 			return 100 * s.Spent[q.Dimension] / width.Minutes() / (float64(q.Limit) / minutes(q.Dimension))
 		})
 	}
@@ -133,7 +129,7 @@ func (d *drawing) quota() *chart.Panel {
 // points are a value over time, of steps so wide that their number can be seen and single calls do not show.
 func (d *drawing) points(value valueOf) []chart.Point {
 	const enough = 15 // calls in a step, on average
-	wide := (len(d.Steps) + mostPoints - 1) / mostPoints
+	wide := (len(d.Steps) + maxPoints - 1) / maxPoints
 	for len(d.Steps)/wide > 12 && float64(d.Answered)*float64(wide) < enough*float64(len(d.Steps)) {
 		wide++
 	}
@@ -159,5 +155,5 @@ func (d *drawing) x(at time.Duration) float64 { return float64(at) / float64(d.u
 // rule is a limit.
 func (d *drawing) rule(y float64) chart.Mark {
 	_, words := d.limit()
-	return chart.Mark{Name: words, Points: []chart.Point{{X: 0, Y: y}, {X: d.x(d.Time.Duration), Y: y}}, Colour: chart.Grey, Width: 1, Dashes: "5,4"}
+	return chart.Mark{Name: words, Points: []chart.Point{{X: 0, Y: y}, {X: d.x(d.Time.Duration), Y: y}}, Colour: chart.Grey, Dashes: "5,4"}
 }

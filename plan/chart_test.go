@@ -45,8 +45,8 @@ func texts(t *testing.T, svg []byte) (words []string, strokes map[string]int) {
 			}
 		case xml.StartElement:
 			for _, a := range v.Attr {
-				if _, colour, ok := strings.Cut(a.Value, "stroke:"); ok && a.Name.Local == "style" {
-					strokes[colour[:7]]++
+				if v.Name.Local == "path" && a.Name.Local == "color" {
+					strokes[a.Value]++
 				}
 			}
 		}
@@ -61,8 +61,8 @@ func TestDrawShowsRatesLimitsAndThrottles(t *testing.T) {
 	}
 	words, strokes := texts(t, svg.Bytes())
 	all := strings.Join(words, "\n")
-	for _, want := range []string{`a <storm> & "sense": 3,000 calls in`, "tightest limit: rpm 600", "answered per minute", "tightest limit used: rpm (%)",
-		"calls in flight (most)", "throttled so far", "time (minutes)", "600", "100"} {
+	for _, want := range []string{`a <storm> & "sense": 3,000 calls in`, "tightest limit: rpm 600", "Requests answered per minute", "Use of the tightest limit, rpm (%)",
+		"Requests in flight, maximum", "429 responses so far", " min", "600", "100"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the chart does not say %q, but:\n%s", want, all)
 		}
@@ -85,7 +85,7 @@ func TestDrawLeavesOutThrottlesWhereThereAreNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	words, _ := texts(t, svg.Bytes())
-	if all := strings.Join(words, "\n"); strings.Contains(all, "throttled so far") || !strings.Contains(all, "paced: 3,000 calls in 5m45s, 0 throttled") {
+	if all := strings.Join(words, "\n"); strings.Contains(all, "429 responses so far") || !strings.Contains(all, "paced: 3,000 calls in 5m45s, 0 throttled") {
 		t.Errorf("the chart says:\n%s", all)
 	}
 }
@@ -98,7 +98,7 @@ func TestDrawNamesTheRateThatALimitOfTokensAllows(t *testing.T) {
 		t.Fatal(err)
 	}
 	words, _ := texts(t, svg.Bytes())
-	if all := strings.Join(words, "\n"); !strings.Contains(all, "tightest limit: otpm 8,000, which allows 16 answers a minute") || !strings.Contains(all, "time (minutes)") {
+	if all := strings.Join(words, "\n"); !strings.Contains(all, "tightest limit: otpm 8,000, which allows 16 answers a minute") || !strings.Contains(all, " min") {
 		t.Errorf("the chart says:\n%s", all)
 	}
 }
@@ -116,15 +116,15 @@ func TestDrawCountsASingleThrottleAsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	words, _ := texts(t, svg.Bytes())
-	_, axis, _ := strings.Cut(strings.Join(words, " "), "throttled so far ")
+	_, axis, _ := strings.Cut(strings.Join(words, " "), "429 responses so far ")
 	if !strings.HasPrefix(axis, "0 1 ") || strings.Contains(axis, " 3 ") {
 		t.Errorf("the axis is %q", axis)
 	}
 }
 
 func TestDrawTellsTimeInAUnitThatSuits(t *testing.T) {
-	for want, d := range map[string]time.Duration{"time (seconds)": 20 * time.Second, "time (minutes)": time.Hour, "time (hours)": 30 * time.Hour,
-		"time (days)": 200 * time.Hour} {
+	for want, d := range map[string]time.Duration{" s": 20 * time.Second, " min": time.Hour, " h": 30 * time.Hour,
+		" days": 200 * time.Hour} {
 		s := plan.Scenario{Provider: plan.SimulatorConfig(sluice.Limits{RPM: 1}, 0, time.Second), Told: sluice.Limits{RPM: 1}, Calls: calls(1, plan.Call{}),
 			Requests: -1, Horizon: d}
 		var svg bytes.Buffer

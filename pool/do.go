@@ -89,7 +89,7 @@ func (w *doing) granted(p *sluice.Permit) error {
 func (w *doing) Sent(_ *sluice.Permit, at time.Time) { w.m.sent(at) }
 
 // Released is told of the permit of a try.
-func (w *doing) Released(p *sluice.Permit, left bool, used sluice.Usage) {
+func (w *doing) Released(p *sluice.Permit, left bool, _ sluice.Kind, used sluice.Usage) {
 	w.m.pool.mu.Lock()
 	w.m.releasedLocked(p, left, used)
 	w.out = false

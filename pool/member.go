@@ -230,7 +230,7 @@ type holder struct{ m *Member }
 func (h holder) Sent(_ *sluice.Permit, at time.Time) { h.m.sent(at) }
 
 // Released forgets a permit that was released.
-func (h holder) Released(p *sluice.Permit, left bool, used sluice.Usage) {
+func (h holder) Released(p *sluice.Permit, left bool, _ sluice.Kind, used sluice.Usage) {
 	h.m.pool.mu.Lock()
 	defer h.m.pool.mu.Unlock()
 	h.m.releasedLocked(p, left, used)

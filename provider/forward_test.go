@@ -61,7 +61,7 @@ type slow struct{ noted bool }
 
 func (*slow) Sent(*sluice.Permit, time.Time) {}
 
-func (h *slow) Released(*sluice.Permit, bool, sluice.Usage) {
+func (h *slow) Released(*sluice.Permit, bool, sluice.Kind, sluice.Usage) {
 	time.Sleep(time.Second)
 	h.noted = true
 }

@@ -1,12 +1,12 @@
 "use strict";
-const state = document.getElementById("state");
-const say = text => { if (state.textContent !== text) state.textContent = text; };
+const banner = document.getElementById("banner");
+const show = text => { if (banner.textContent !== text) banner.textContent = text; };
 const source = new EventSource("/ui/events");
 source.onmessage = event => {
 	const parts = JSON.parse(event.data);
 	for (const id in parts) {
-		if (id === "state") say(parts.state);
-		else document.getElementById(id).innerHTML = parts[id]; // escaped where it was made
+		if (id === "banner") show(parts.banner);
+		else document.getElementById(id).innerHTML = parts[id]; // escaped by the gateway
 	}
 };
-source.onerror = () => say("The gateway does not answer: the numbers are old.");
+source.onerror = () => show("The gateway does not respond: these numbers are old.");

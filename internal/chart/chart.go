@@ -1,31 +1,35 @@
-// Package chart draws charts as SVG: panels one below the other, with aligned axes and round ticks, under one legend.
+// Package chart draws charts as SVG, for light and dark backgrounds. A chart has one panel or several, one below the other.
+// Each panel has a title, a legend and axes with round ticks.
 package chart
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"html"
 	"io"
 	"math"
-	"slices"
+	"strings"
 
 	"github.com/sluice-llm/sluice/internal/prose"
 )
 
-// Lengths are in points.
+// Lengths are in pixels, for a chart that is shown at its own width.
 const (
-	width     = 680
-	rightEdge = 24 // room for half of the last label of the horizontal axis
-	gap       = 8
-	row       = 16 // of text
-	sample    = 28 // width of a mark in the legend
-	headLeft  = 34
-	lineWidth = 1.6
+	width      = 440
+	plotHeight = 130
+	titleRow   = 19
+	legendRow  = 16
+	tickRow    = 20
+	rightEdge  = 24  // room for half of the last label of the horizontal axis
+	sample     = 18  // width of a mark in the legend
+	letter     = 5.8 // mean width of a letter of the legend
+	digit      = 6.2 // width of a digit at a tick
+	lineWidth  = 1.8
 )
 
-// Panel is one pair of axes and the marks on them. Later marks cover earlier ones.
+// Panel is a pair of axes and the marks on them. Later marks cover earlier ones.
 type Panel struct {
+	Title string // says what is drawn, and in which unit
 	X, Y  Axis
 	Marks []Mark
 }
@@ -39,55 +43,78 @@ type Mark struct {
 	Boxes  bool // a filled rectangle for each two points, which are opposite corners
 	Name   string
 	Points []Point
-	Colour string
-	Width  float64 // of the line, in points (default 1.6)
-	Dashes string  // stroke-dasharray of the line
+	Colour Colour
+	Dashes string // stroke-dasharray of the line
 }
 
-// Write draws panels as SVG on a white background, below a legend that shows each named mark once, in the order of the
-// panels. height is that of a panel and its axis, in points. The same panels make the same bytes. It fails if w does.
-func Write(w io.Writer, height float64, panels ...*Panel) error {
-	var out canvas
-	legend := marksByName(panels)
-	head := float64(gap*min(1, len(legend)) + row*len(legend))
-	total := head + height*float64(len(panels)) + row + gap
-	out.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%dpt" height="%gpt" viewBox="0 0 %[1]d %[2]g" font-family="Liberation Sans,Arial,Helvetica,sans-serif">`+"\n", width, round(total))
-	out.box(0, 0, width, total, "#FFFFFF")
-	for i, m := range legend {
-		y := float64((i + 1) * row)
-		out.sample(m, headLeft, y-4)
-		out.text(headLeft+sample+4, y, 11, "start", m.Name)
+// Colour is a colour of the palette, which has a value for light and one for dark backgrounds.
+type Colour int
+
+// The first seven are for series. They are the palette of Okabe and Ito without its yellow, which is safe for the
+// colour-blind (https://jfly.uni-koeln.de/color/).
+const (
+	Blue Colour = iota
+	Vermilion
+	Green
+	Purple
+	Sky
+	Orange
+	Black
+	Grey  // limits
+	Peach // pauses; light enough for lines upon it
+	ink
+	grid
+	paper
+)
+
+var palette = [...]struct{ light, dark string }{
+	Blue: {"#0072B2", "#4BA3DB"}, Vermilion: {"#D55E00", "#FF8A3D"}, Green: {"#009E73", "#2FC79A"}, Purple: {"#CC79A7", "#E59AC4"},
+	Sky: {"#56B4E9", "#8FD0F5"}, Orange: {"#E69F00", "#F2B84B"}, Black: {"#000000", "#E6E8EB"}, Grey: {"#5A5A5A", "#B4BAC4"},
+	Peach: {"#FDE2C8", "#553A26"}, ink: {"#1C1E21", "#D5D9DF"}, grid: {"#E1E1E1", "#3A4049"}, paper: {"#FFFFFF", "#16181C"},
+}
+
+// Style returns the style sheet that a page with charts needs for its dark variant.
+func Style() string {
+	var b strings.Builder
+	b.WriteString("@media (prefers-color-scheme: dark) {")
+	for c, of := range palette {
+		fmt.Fprintf(&b, " .chart .k%d { color: %s }", c, of.dark)
 	}
-	left := 0.0
-	for _, p := range panels {
-		if p.Y.Max == 0 {
-			p.Y.Max = max(p.Highest(), 1) * 1.08
-		}
-		p.X.tick(10)
-		p.Y.tick(5)
-		for _, t := range p.Y.Ticks {
-			left = max(left, row+gap+6*float64(len(t.Label)))
-		}
-	}
-	for i, p := range panels {
-		low := head + height*float64(i+1)
-		out.panel(p, frame{left: left, right: width - rightEdge, top: low - height + gap, bottom: low - row})
-	}
-	out.printf("</svg>\n")
-	_, err := w.Write(out.Bytes())
+	b.WriteString(" }\n")
+	return b.String()
+}
+
+// SVG returns a chart as an element of a page that includes Style. The same panels make the same bytes.
+func SVG(panels ...*Panel) string { return draw("", panels) }
+
+// Write writes a chart as a file of its own. The same panels make the same bytes. It fails if w does.
+func Write(w io.Writer, panels ...*Panel) error {
+	_, err := io.WriteString(w, draw("<style>"+Style()+"</style>\n", panels))
 	return err
 }
 
-// marksByName returns the first mark of each name.
-func marksByName(panels []*Panel) (all []Mark) {
-	for _, p := range panels {
-		for _, m := range p.Marks {
-			if m.Name != "" && !slices.ContainsFunc(all, func(other Mark) bool { return other.Name == m.Name }) {
-				all = append(all, m)
-			}
+// draw returns panels one below the other, with aligned axes.
+func draw(style string, panels []*Panel) string {
+	var c canvas
+	left := 26.0 // room for half of the first label of the horizontal axis
+	titles := make([]string, len(panels))
+	for i, p := range panels {
+		if p.Y.Max == 0 {
+			p.Y.Max = max(p.Highest(), 1) * 1.08
+		}
+		p.X.tick(6)
+		p.Y.tick(5)
+		titles[i] = p.Title
+		for _, t := range p.Y.Ticks {
+			left = max(left, 10+digit*float64(len(t.Label)))
 		}
 	}
-	return all
+	y := 0.0
+	for _, p := range panels {
+		y = c.panel(p, left, y)
+	}
+	return fmt.Sprintf(`<svg class="chart" role="img" aria-label="%s" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %g" font-family="Liberation Sans,Arial,Helvetica,sans-serif">`+"\n",
+		html.EscapeString(strings.Join(titles, ", ")), width, round(y)) + style + rectangle(0, 0, width, y, paper) + c.String() + "</svg>\n"
 }
 
 // Highest returns the largest finite Y of the marks, at least 0.
@@ -109,54 +136,69 @@ type frame struct{ left, right, top, bottom float64 }
 // canvas is the SVG written so far.
 type canvas struct{ bytes.Buffer }
 
-func (c *canvas) printf(format string, args ...any) { fmt.Fprintf(&c.Buffer, format, args...) }
-
-func (c *canvas) text(x, y, size float64, anchor, text string) {
-	c.printf(`<text x="%g" y="%g" font-size="%g" text-anchor="%s">%s</text>`+"\n", round(x), round(y), size, anchor, html.EscapeString(text))
+// text writes text; attributes are its size and anchor.
+func (c *canvas) text(x, y float64, attributes, text string) {
+	fmt.Fprintf(c, `<text x="%g" y="%g" %s class="k%d" color="%s" fill="currentColor">%s</text>`+"\n",
+		round(x), round(y), attributes, ink, palette[ink].light, html.EscapeString(text))
 }
 
-func (c *canvas) box(x, y, w, h float64, colour string) {
-	c.printf(`<rect x="%g" y="%g" width="%g" height="%g" style="fill:%s"/>`+"\n", round(x), round(y), round(w), round(h), colour)
+func rectangle(x, y, w, h float64, colour Colour) string {
+	return fmt.Sprintf(`<rect x="%g" y="%g" width="%g" height="%g" class="k%d" color="%s" fill="currentColor"/>`+"\n",
+		round(x), round(y), round(w), round(h), colour, palette[colour].light)
 }
 
-func (c *canvas) path(d, colour string, width float64, dashes string) {
+func (c *canvas) path(d string, colour Colour, width float64, dashes string) {
 	if dashes != "" {
-		dashes = ";stroke-dasharray:" + dashes
+		dashes = ` stroke-dasharray="` + dashes + `"`
 	}
-	c.printf(`<path d="%s" style="fill:none;stroke:%s;stroke-width:%g%s"/>`+"\n", d, colour, width, dashes)
+	fmt.Fprintf(c, `<path d="%s" class="k%d" color="%s" fill="none" stroke="currentColor" stroke-width="%g"%s/>`+"\n",
+		d, colour, palette[colour].light, width, dashes)
 }
 
-// sample draws a mark as the legend shows it, from x and centred on y.
-func (c *canvas) sample(m Mark, x, y float64) {
-	if m.Boxes {
-		c.box(x, y-5, sample, 10, m.Colour)
-		return
-	}
-	c.path(fmt.Sprintf("M%g,%gH%g", x, y, x+sample), m.Colour, cmp.Or(m.Width, lineWidth), m.Dashes)
-}
-
-// panel draws a panel, its axes around f.
-func (c *canvas) panel(p *Panel, f frame) {
+// panel draws a panel below y, its vertical axis at left, and returns where it ends.
+func (c *canvas) panel(p *Panel, left, y float64) float64 {
+	c.text(0, y+13, `font-size="12" font-weight="bold"`, p.Title)
+	top := c.legend(p.Marks, y+titleRow) + 6
+	f := frame{left, width - rightEdge, top, top + plotHeight}
 	var across, along bytes.Buffer
-	middle := (f.top + f.bottom) / 2
-	c.printf(`<text transform="translate(%g %g) rotate(-90)" font-size="11" text-anchor="middle">%s</text>`+"\n", 14.0, round(middle), html.EscapeString(p.Y.Label))
 	for _, t := range p.Y.Ticks {
 		_, y := f.at(p, Point{Y: t.Value})
 		fmt.Fprintf(&across, "M%g,%gH%g", f.left, y, f.right)
-		c.text(f.left-5, y+3.5, 10, "end", t.Label)
+		c.text(f.left-5, y+3.5, `font-size="11" text-anchor="end"`, t.Label)
 	}
 	for _, t := range p.X.Ticks {
 		x, _ := f.at(p, Point{X: t.Value})
-		fmt.Fprintf(&along, "M%g,%gV%g", x, round(f.bottom), round(f.top))
-		c.text(x, f.bottom+13, 10, "middle", t.Label)
+		fmt.Fprintf(&along, "M%g,%gv4", x, round(f.bottom))
+		c.text(x, f.bottom+15, `font-size="11" text-anchor="middle"`, t.Label)
 	}
-	c.text((f.left+f.right)/2, f.bottom+13+row, 11, "middle", p.X.Label)
-	c.path(along.String(), "#F0F0F0", 0.5, "")
-	c.path(across.String(), "#E1E1E1", 0.5, "")
+	c.path(across.String(), grid, 0.7, "")
 	for _, m := range p.Marks {
 		c.mark(p, f, m)
 	}
-	c.path(fmt.Sprintf("M%g,%gV%gH%g", f.left, round(f.top), round(f.bottom), f.right), "#000000", 0.5, "")
+	c.path(along.String()+fmt.Sprintf("M%g,%gV%gH%g", f.left, round(f.top), round(f.bottom), f.right), ink, 0.7, "")
+	return f.bottom + tickRow + 6
+}
+
+// legend draws the named marks in rows below y, and returns where they end.
+func (c *canvas) legend(marks []Mark, y float64) float64 {
+	x, low := 0.0, y
+	for _, m := range marks {
+		if m.Name == "" {
+			continue
+		}
+		long := sample + 5 + letter*float64(len([]rune(m.Name))) + 14
+		if low == y || x+long > width {
+			x, low = 0, low+legendRow
+		}
+		if m.Boxes {
+			c.WriteString(rectangle(x, low-10, sample, 9, m.Colour))
+		} else {
+			c.path(fmt.Sprintf("M%g,%gH%g", round(x), low-5, round(x+sample)), m.Colour, lineWidth, m.Dashes)
+		}
+		c.text(x+sample+5, low-1.5, `font-size="11"`, m.Name)
+		x += long
+	}
+	return low
 }
 
 // mark draws a mark on the axes of p.
@@ -167,7 +209,7 @@ func (c *canvas) mark(p *Panel, f frame, m Mark) {
 		x, y := f.at(p, at)
 		switch {
 		case m.Boxes && i%2 == 1:
-			c.box(min(lastX, x), min(lastY, y), math.Abs(x-lastX), math.Abs(y-lastY), m.Colour)
+			c.WriteString(rectangle(min(lastX, x), min(lastY, y), math.Abs(x-lastX), math.Abs(y-lastY), m.Colour))
 		case m.Boxes:
 		case i == 0:
 			fmt.Fprintf(&line, "M%g,%g", x, y)
@@ -179,7 +221,7 @@ func (c *canvas) mark(p *Panel, f frame, m Mark) {
 		lastX, lastY = x, y
 	}
 	if line.Len() > 0 {
-		c.path(line.String(), m.Colour, cmp.Or(m.Width, lineWidth), m.Dashes)
+		c.path(line.String(), m.Colour, lineWidth, m.Dashes)
 	}
 }
 
@@ -188,21 +230,12 @@ func (f frame) at(p *Panel, at Point) (x, y float64) {
 	return round(f.left + p.X.share(at.X)*(f.right-f.left)), round(f.bottom - p.Y.share(at.Y)*(f.bottom-f.top))
 }
 
-// round keeps hundredths of a point.
+// round keeps hundredths of a pixel.
 func round(x float64) float64 { return math.Round(x*100) / 100 }
-
-// Grey is the colour of limits.
-const Grey = "#5A5A5A"
-
-// Colour returns the i-th of seven colours, from 0. The palette of Okabe and Ito, without its yellow, is safe for the
-// colour-blind (https://jfly.uni-koeln.de/color/).
-func Colour(i int) string {
-	return [...]string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"}[i]
-}
 
 // Axis is one axis of a panel, from 0 to Max.
 type Axis struct {
-	Label string
+	Unit  string  // written behind the last tick
 	Max   float64 // a vertical axis without a Max ends above all marks
 	Whole bool    // no ticks between whole numbers
 	Ticks []Tick  // default: few round numbers
@@ -240,6 +273,9 @@ func (a *Axis) tick(count int) {
 	}
 	for i := 0.0; i*step <= a.Max*(1+1e-9); i++ {
 		a.Ticks = append(a.Ticks, Tick{i * step, label(i * step)})
+	}
+	if last := &a.Ticks[len(a.Ticks)-1]; a.Unit != "" {
+		last.Label += " " + a.Unit
 	}
 }
 

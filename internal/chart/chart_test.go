@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ import (
 func draw(t *testing.T, panels ...*chart.Panel) string {
 	t.Helper()
 	var svg bytes.Buffer
-	if err := chart.Write(&svg, 100, panels...); err != nil {
+	if err := chart.Write(&svg, panels...); err != nil {
 		t.Fatal(err)
 	}
 	return svg.String()
@@ -29,7 +30,7 @@ func draw(t *testing.T, panels ...*chart.Panel) string {
 func labels(t *testing.T, svg string) string {
 	t.Helper()
 	var all []string
-	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+	for d := xml.NewDecoder(strings.NewReader(strings.Replace(svg, chart.Style(), "", 1))); ; {
 		token, err := d.Token()
 		if err == io.EOF {
 			return strings.Join(all, " ")
@@ -43,9 +44,9 @@ func labels(t *testing.T, svg string) string {
 	}
 }
 
-// paths returns the paths of a colour.
-func paths(svg, colour string) (all []string) {
-	for _, m := range regexp.MustCompile(`<path d="([^"]*)" style="fill:none;stroke:`+colour).FindAllStringSubmatch(svg, -1) {
+// paths returns the paths in the colour of limits.
+func paths(svg string) (all []string) {
+	for _, m := range regexp.MustCompile(`<path d="([^"]*)" class="k7" color="#5A5A5A"`).FindAllStringSubmatch(svg, -1) {
 		all = append(all, m[1])
 	}
 	return all
@@ -70,19 +71,23 @@ func TestTicksAreFewRoundNumbers(t *testing.T) {
 
 func TestStepsKeepTheirHeightUpToTheNextPoint(t *testing.T) {
 	svg := draw(t, &chart.Panel{X: chart.Axis{Max: 2}, Y: chart.Axis{Max: 10},
-		Marks: []chart.Mark{{Points: []chart.Point{{0, 0}, {1, 10}, {2, 10}}, Colour: "#123456", Dashes: "5,4"}}})
-	if diff := cmp.Diff([]string{"M36,84L346,84L346,8L656,8"}, paths(svg, "#123456;stroke-width:1.6;stroke-dasharray:5,4")); diff != "" {
+		Marks: []chart.Mark{{Points: []chart.Point{{0, 0}, {1, 10}, {2, 10}}, Colour: chart.Grey, Dashes: "5,4"}}})
+	if diff := cmp.Diff([]string{"M26,155L221,155L221,25L416,25"}, paths(svg)); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestPanelsShareTheirHorizontalPlaces(t *testing.T) {
 	point := func(y float64) *chart.Panel {
-		return &chart.Panel{X: chart.Axis{Max: 2}, Marks: []chart.Mark{{Points: []chart.Point{{1, 0}, {2, y}}, Colour: "#123456"}}}
+		return &chart.Panel{X: chart.Axis{Max: 2}, Marks: []chart.Mark{{Points: []chart.Point{{1, 0}, {2, y}}, Colour: chart.Grey}}}
 	}
-	at := regexp.MustCompile(`<path d="M([0-9.]+),[^"]*" style="fill:none;stroke:#123456`).FindAllStringSubmatch(draw(t, point(1), point(1e6)), -1)
-	if len(at) != 2 || at[0][1] != at[1][1] {
-		t.Errorf("the points are at %v", at)
+	lines := paths(draw(t, point(1), point(1e6)))
+	if len(lines) != 2 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	first, _, _ := strings.Cut(lines[0], ",")
+	if second, _, _ := strings.Cut(lines[1], ","); first != second {
+		t.Errorf("the points are at %s and %s", first, second)
 	}
 }
 
@@ -97,15 +102,43 @@ func TestAnAxisEndsAboveAllMarks(t *testing.T) {
 	}
 }
 
-func TestALegendNamesEachMarkOnceAndEscapesText(t *testing.T) {
+func TestEachPanelHasItsTitleAndLegendWithEscapedText(t *testing.T) {
 	hostile := `<script> & "more"`
-	mark := chart.Mark{Name: hostile, Boxes: true, Colour: "#123456"}
-	svg := draw(t, &chart.Panel{X: chart.Axis{Max: 1}, Marks: []chart.Mark{mark}}, &chart.Panel{X: chart.Axis{Max: 1, Label: hostile}, Marks: []chart.Mark{mark}})
-	if strings.Contains(svg, "<script") || strings.Count(labels(t, svg), hostile) != 2 { // and the axis
+	mark := chart.Mark{Name: hostile, Colour: chart.Grey}
+	panel := func() *chart.Panel {
+		return &chart.Panel{Title: hostile, X: chart.Axis{Max: 1}, Marks: []chart.Mark{mark, {}}}
+	}
+	svg := draw(t, panel(), panel())
+	if strings.Contains(svg, "<script") || strings.Count(labels(t, svg), hostile) != 4 || !strings.Contains(svg, `aria-label="&lt;script&gt;`) {
 		t.Error(svg)
 	}
-	if n := strings.Count(svg, "fill:#123456"); n != 1 {
-		t.Errorf("%d samples, want 1", n)
+	if n := len(paths(svg)); n != 2 {
+		t.Errorf("%d samples, want 2", n)
+	}
+}
+
+func TestLegendsStayInsideTheChart(t *testing.T) {
+	p := &chart.Panel{X: chart.Axis{Max: 1}}
+	for range 12 {
+		p.Marks = append(p.Marks, chart.Mark{Name: "a name of some length", Boxes: true, Points: []chart.Point{{0, 0}, {1, 1}}})
+	}
+	for _, m := range regexp.MustCompile(`<text x="([0-9.]+)"`).FindAllStringSubmatch(draw(t, p), -1) {
+		if x, err := strconv.ParseFloat(m[1], 64); err != nil || x > 430 {
+			t.Errorf("text begins at %s of 440", m[1])
+		}
+	}
+}
+
+// Each colour differs between light and dark backgrounds, and a page and a file have the same rules.
+func TestChartsHaveADarkVariant(t *testing.T) {
+	svg := draw(t, &chart.Panel{Title: "t", Marks: []chart.Mark{{Name: "m", Colour: chart.Peach, Boxes: true}}})
+	if !strings.Contains(svg, "<style>"+chart.Style()+"</style>") || strings.Contains(chart.SVG(&chart.Panel{}), "<style") {
+		t.Error("a file has its style within, and an element of a page has not")
+	}
+	for _, m := range regexp.MustCompile(`class="(k[0-9]+)" color="(#[0-9A-F]+)"`).FindAllStringSubmatch(svg, -1) {
+		if !strings.Contains(chart.Style(), "."+m[1]+" {") || strings.Contains(chart.Style(), m[1]+" { color: "+m[2]) {
+			t.Errorf("%s has no other colour than %s", m[1], m[2])
+		}
 	}
 }
 
@@ -118,7 +151,7 @@ func TestTextIsInAFontThatMachinesHave(t *testing.T) {
 func TestWriteReturnsTheErrorOfItsWriter(t *testing.T) {
 	r, w := io.Pipe()
 	r.Close()
-	if err := chart.Write(w, 100); !errors.Is(err, io.ErrClosedPipe) {
+	if err := chart.Write(w); !errors.Is(err, io.ErrClosedPipe) {
 		t.Error(err)
 	}
 }

@@ -185,10 +185,10 @@ type serving struct {
 // count begins to count what goes through the gateway.
 func (r *serving) count() *telemetry.Gateway {
 	counts := telemetry.NewGateway(func() gateway.TrafficSnapshot { return r.traffic.Snapshot() }, conventional)
-	r.traffic = gateway.NewTraffic(gateway.TrafficConfig{Ended: func(ended *gateway.Record) {
+	r.traffic = gateway.NewTraffic(func(ended *gateway.Record) {
 		r.access.ended(ended)
 		counts.Ended(ended)
-	}})
+	})
 	return counts
 }
 

@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"math"
-	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/chart"
@@ -10,10 +9,8 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-const (
-	panelHeight = 142 // points
-	mostPoints  = 120
-)
+// maxPoints is the largest number of steps of a line.
+const maxPoints = 120
 
 // drawing is the chart of a lane that is being drawn. Its text is ours alone: names stand in the page, escaped.
 type drawing struct {
@@ -25,32 +22,28 @@ type drawing struct {
 	unitName string
 }
 
-// draw is a lane's chart: calls per minute beside what the limit allows, calls in flight and slots, and how much of each
-// limit was used. It is "" for a lane that shows nothing.
-func (l *Lane) draw() (template.HTML, error) {
+// draw returns the charts of a lane: requests per minute beside the limit, requests in flight, and use of each limit. A lane
+// without requests has none.
+func (l *Lane) draw() []template.HTML {
 	if l.line == nil || l.Sent+l.Throttled == 0 {
-		return "", nil
+		return nil
 	}
 	d := newDrawing(l)
 	panels := []*chart.Panel{d.rate(), d.inFlight()}
 	if len(l.Quota) > 0 {
 		panels = append(panels, d.quota())
 	}
-	panels[len(panels)-1].X.Label = "time that the run was on (" + d.unitName + ")"
-	return svg(panels...)
-}
-
-// svg is a chart as it stands in a page.
-func svg(panels ...*chart.Panel) (template.HTML, error) {
-	var b strings.Builder
-	err := chart.Write(&b, panelHeight, panels...)
-	return template.HTML(b.String()), err
+	var all []template.HTML
+	for _, p := range panels {
+		all = append(all, template.HTML(chart.SVG(p)))
+	}
+	return all
 }
 
 // newDrawing makes bins so wide that single calls do not show.
 func newDrawing(l *Lane) *drawing {
 	const enough = 8 // calls in a bin, on average
-	wide := (len(l.Bins) + mostPoints - 1) / mostPoints
+	wide := (len(l.Bins) + maxPoints - 1) / maxPoints
 	for len(l.Bins)/wide > 20 && l.Sent*wide < enough*len(l.Bins) {
 		wide++
 	}
@@ -62,11 +55,11 @@ func newDrawing(l *Lane) *drawing {
 		}
 		d.bins = append(d.bins, sum)
 	}
-	d.unit, d.unitName = time.Second, "seconds"
+	d.unit, d.unitName = time.Second, "s"
 	if end := time.Duration(len(l.Bins)) * l.line.width; end > 3*time.Hour {
-		d.unit, d.unitName = time.Hour, "hours"
+		d.unit, d.unitName = time.Hour, "h"
 	} else if end > 3*time.Minute {
-		d.unit, d.unitName = time.Minute, "minutes"
+		d.unit, d.unitName = time.Minute, "min"
 	}
 	return d
 }
@@ -78,16 +71,17 @@ func (d *drawing) end() float64 {
 	return d.x(time.Duration(len(d.lane.Bins)) * d.lane.line.width)
 }
 
-// panel returns a panel on the common axis of time, with the lane's pauses below everything else.
-func (d *drawing) panel(label string, marks ...chart.Mark) *chart.Panel {
-	pauses := chart.Mark{Boxes: true, Colour: "#FDE2C8"} // light enough for lines upon it
+// panel returns a panel on the axis of time, with the pauses of the lane below everything else.
+func (d *drawing) panel(title string, marks ...chart.Mark) *chart.Panel {
+	pauses := chart.Mark{Boxes: true, Colour: chart.Peach}
 	for _, s := range d.lane.line.pauses {
 		from, to := d.x(s.from), min(max(d.x(s.to), d.x(s.from)+d.end()/600), d.end()) // so wide that it can be seen
 		if from < to {
+			pauses.Name = "pause"
 			pauses.Points = append(pauses.Points, chart.Point{X: from}, chart.Point{X: to, Y: math.Inf(1)})
 		}
 	}
-	return &chart.Panel{X: chart.Axis{Max: d.end()}, Y: chart.Axis{Label: label}, Marks: append([]chart.Mark{pauses}, marks...)}
+	return &chart.Panel{Title: title, X: chart.Axis{Max: d.end(), Unit: d.unitName}, Marks: append([]chart.Mark{pauses}, marks...)}
 }
 
 // steps are a value of each bin.
@@ -103,27 +97,27 @@ func (d *drawing) steps(value func(b *Bin, width time.Duration, i int) float64) 
 	return append(xys, chart.Point{X: d.end(), Y: xys[len(xys)-1].Y})
 }
 
-// line is a line of steps. Lines differ by colour, and by dashes too, for print.
-func (d *drawing) line(colour int, name string, xys []chart.Point, dashes string) chart.Mark {
-	return chart.Mark{Name: name, Points: xys, Colour: chart.Colour(colour), Dashes: dashes}
+// line returns a line of steps. Lines differ by colour, and by dashes too, for print.
+func (d *drawing) line(colour chart.Colour, name string, xys []chart.Point, dashes string) chart.Mark {
+	return chart.Mark{Name: name, Points: xys, Colour: colour, Dashes: dashes}
 }
 
-// rate is the panel of calls per minute.
+// rate returns the panel of requests per minute.
 func (d *drawing) rate() *chart.Panel {
 	perMinute := func(n int, width time.Duration) float64 { return float64(n) / width.Minutes() }
-	lines := []chart.Mark{d.line(0, "answered per minute; in flight", d.steps(func(b *Bin, w time.Duration, _ int) float64 { return perMinute(b.Answered, w) }), "")}
+	lines := []chart.Mark{d.line(chart.Blue, "answered", d.steps(func(b *Bin, w time.Duration, _ int) float64 { return perMinute(b.Answered, w) }), "")}
 	if d.lane.Throttled > 0 {
-		lines = append(lines, d.line(1, "throttled per minute", d.steps(func(b *Bin, w time.Duration, _ int) float64 { return perMinute(b.Throttled, w) }), "2,2"))
+		lines = append(lines, d.line(chart.Vermilion, "429", d.steps(func(b *Bin, w time.Duration, _ int) float64 { return perMinute(b.Throttled, w) }), "2,2"))
 	}
 	if d.lane.Failed > 0 {
-		lines = append(lines, d.line(3, "failed attempts per minute", d.steps(func(b *Bin, w time.Duration, _ int) float64 { return perMinute(b.Failed, w) }), "9,2,2,2"))
+		lines = append(lines, d.line(chart.Purple, "failed", d.steps(func(b *Bin, w time.Duration, _ int) float64 { return perMinute(b.Failed, w) }), "9,2,2,2"))
 	}
 	for _, q := range d.lane.Quota {
 		if q.dimension == limits.Requests {
-			lines = append(lines, d.limit("limit of requests per minute", d.limits(&q)))
+			lines = append(lines, d.limit("limit", d.limits(&q)))
 		}
 	}
-	return d.panel("calls per minute", lines...)
+	return d.panel("Requests per minute", lines...)
 }
 
 // limits is a limit over time, from when it was known.
@@ -142,48 +136,52 @@ func (d *drawing) limits(q *Quota) []chart.Point {
 
 // limit is a line that is not to be passed.
 func (d *drawing) limit(name string, xys []chart.Point) chart.Mark {
-	return chart.Mark{Name: name, Points: xys, Colour: chart.Grey, Width: 1.2, Dashes: "5,4"}
+	return chart.Mark{Name: name, Points: xys, Colour: chart.Grey, Dashes: "5,4"}
 }
 
-// inFlight is the panel of open calls.
+// inFlight returns the panel of requests in flight.
 func (d *drawing) inFlight() *chart.Panel {
-	p := d.panel("calls in flight",
-		d.line(0, "", d.steps(func(b *Bin, _ time.Duration, _ int) float64 { return float64(b.InFlight) }), ""),
-		d.line(2, "slots", d.steps(func(b *Bin, _ time.Duration, _ int) float64 { return float64(b.Slots) }), "7,2"))
+	p := d.panel("Requests in flight",
+		d.line(chart.Blue, "in flight", d.steps(func(b *Bin, _ time.Duration, _ int) float64 { return float64(b.InFlight) }), ""),
+		d.line(chart.Green, "concurrency limit", d.steps(func(b *Bin, _ time.Duration, _ int) float64 { return float64(b.Slots) }), "7,2"))
 	p.Y.Whole = true
 	return p
 }
 
-// quota is the panel of how much of each limit was used.
+// quota returns the panel of the use of each limit.
 func (d *drawing) quota() *chart.Panel {
-	lines := []chart.Mark{d.limit("all of a limit", []chart.Point{{X: 0, Y: 100}, {X: d.end(), Y: 100}})}
-	colour := 0
+	lines := []chart.Mark{d.limit("limit", []chart.Point{{X: 0, Y: 100}, {X: d.end(), Y: 100}})}
+	colours := [...]chart.Colour{chart.Blue, chart.Sky, chart.Orange, chart.Black, chart.Purple}
 	for _, q := range d.lane.Quota {
 		if q.dimension.Window() > time.Minute {
 			continue // a share of a day says nothing of a minute
 		}
-		lines = append(lines, d.line([...]int{0, 4, 5, 6, 3}[colour%5], "use of "+q.Dimension, d.steps(func(b *Bin, w time.Duration, _ int) float64 {
+		lines = append(lines, d.line(colours[(len(lines)-1)%len(colours)], q.Dimension, d.steps(func(b *Bin, w time.Duration, _ int) float64 {
 			return 100 * float64(b.used(q.dimension)) / (float64(q.Limit) * w.Minutes())
 		}), ""))
-		colour++
 	}
-	return d.panel("use of limits (%)", lines...)
+	return d.panel("Use of limits (%)", lines...)
 }
 
-// draw is a histogram, by doublings of the time.
-func (t Times) draw(label string, colour int) (template.HTML, error) {
+// draw returns a histogram, by doublings of the time, or "" without times.
+func (t Times) draw(title string, colour chart.Colour) template.HTML {
 	if t.Count == 0 {
-		return "", nil
+		return ""
 	}
 	end := float64(len(t.Bars))
 	half := min(0.4, 0.027*end) // few bars are not wide
-	bars := chart.Mark{Boxes: true, Colour: chart.Colour(colour)}
+	bars := chart.Mark{Boxes: true, Colour: colour}
 	var ticks []chart.Tick
+	every := (len(t.Bars) + 6) / 7 // bars from one label to the next
 	for i, b := range t.Bars {
 		at := float64(i) + 0.5
 		bars.Points = append(bars.Points, chart.Point{X: at - half}, chart.Point{X: at + half, Y: float64(b.Count)})
-		ticks = append(ticks, chart.Tick{Value: float64(i), Label: took(b.From)})
+		if i%every == 0 {
+			ticks = append(ticks, chart.Tick{Value: float64(i), Label: took(b.From)})
+		}
 	}
-	ticks = append(ticks, chart.Tick{Value: end, Label: took(t.Bars[len(t.Bars)-1].To)})
-	return svg(&chart.Panel{X: chart.Axis{Label: label, Max: end, Ticks: ticks}, Y: chart.Axis{Label: "items", Whole: true}, Marks: []chart.Mark{bars}})
+	if len(t.Bars)%every == 0 {
+		ticks = append(ticks, chart.Tick{Value: end, Label: took(t.Bars[len(t.Bars)-1].To)})
+	}
+	return template.HTML(chart.SVG(&chart.Panel{Title: title, X: chart.Axis{Max: end, Ticks: ticks}, Y: chart.Axis{Whole: true}, Marks: []chart.Mark{bars}}))
 }

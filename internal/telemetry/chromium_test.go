@@ -111,8 +111,8 @@ func TestTheReportOfAStormCanBeReadInABrowser(t *testing.T) {
 			t.Errorf("%s: overflows: %s", as.name, strings.Join(bad, "; "))
 		}
 		for _, want := range []string{
-			"of 405 items done", "of the time", "items failed", "calls throttled", "bad_request", "goes on with what is left:",
-			"sluice run questions.jsonl -o answers.jsonl", "Shaded times are pauses", "m-0", "m-1", "limit of requests per minute",
+			"of 405 items done", "of the time", "items failed", "429 responses", "bad_request", "goes on with what is left:",
+			"sluice run questions.jsonl -o answers.jsonl", "pause", "m-0", "m-1", "Requests per minute",
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: the page does not say %q:\n%s", as.name, want, text)

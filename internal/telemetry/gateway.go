@@ -207,9 +207,9 @@ func (g *Gateway) Collect(ch chan<- prometheus.Metric) {
 	}
 	type standing struct{ waiting, open int }
 	all := map[string]standing{noTenant: {}}
-	for _, t := range g.snapshot().Tenants {
-		name := g.tenant(t.Name)
-		all[name] = standing{all[name].waiting + t.Waiting, all[name].open + t.Open}
+	for _, u := range g.snapshot().Uses {
+		name := g.tenant(u.Tenant)
+		all[name] = standing{all[name].waiting + u.Waiting, all[name].open + u.Open}
 	}
 	for name, n := range all {
 		ch <- prometheus.MustNewConstMetric(g.waiting, prometheus.GaugeValue, float64(n.waiting), name)

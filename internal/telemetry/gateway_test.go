@@ -26,7 +26,7 @@ var answered = gateway.Record{
 }
 
 func TestRequestsOfAGatewayAreCounted(t *testing.T) {
-	g := gatewayOf(gateway.TrafficSnapshot{Tenants: []gateway.TenantTraffic{{Name: "amy", Waiting: 3, Open: 2}, {Waiting: 1}}})
+	g := gatewayOf(gateway.TrafficSnapshot{Uses: []gateway.Use{{Tenant: "amy", Model: "m", Waiting: 1, Open: 2}, {Tenant: "amy", Model: "n", Waiting: 2}, {Waiting: 1}}})
 	g.Ended(&answered)
 	g.Ended(&gateway.Record{Tenant: "amy", Model: "m", Listed: true, Status: 429, Kind: "queue_timeout", Wait: time.Minute})
 	g.Ended(&gateway.Record{Status: 403, Kind: "forbidden"})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/chart"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/template"
 )
@@ -14,8 +15,8 @@ import (
 //go:embed page.html
 var pageText string
 
-// mostCharts is how many lanes are drawn.
-const mostCharts = 4
+// maxCharts is the largest number of lanes that are drawn.
+const maxCharts = 4
 
 // page is what the template of the page shows.
 type page struct {
@@ -24,6 +25,7 @@ type page struct {
 	Figures []figure
 	Charts  []laneChart
 	Omitted string // lanes that are not drawn
+	Style   template.HTML
 
 	Waits, Latency          template.HTML
 	WaitWords, LatencyWords string
@@ -38,10 +40,10 @@ type figure struct {
 	Bad         bool
 }
 
-// laneChart is the chart of a lane.
+// laneChart is the charts of a lane.
 type laneChart struct {
-	Name, Words, Caption string
-	SVG                  template.HTML
+	Name, Words string
+	Panels      []template.HTML
 }
 
 // WriteHTML writes the report as one page that needs nothing else: no script, no other file and no network. All
@@ -52,16 +54,14 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := page{Title: r.title(), Report: r, Figures: r.figures(), Rows: r.rows(), Foot: r.foot(), WaitWords: r.Waits.words(), LatencyWords: r.Latency.words(), OfSlots: r.ofSlots()}
-	if p.Waits, err = r.Waits.draw("wait", 0); err != nil {
-		return err
+	p := page{Title: r.title(), Report: r, Figures: r.figures(), Rows: r.rows(), Foot: r.foot(), Style: template.HTML(chart.Style()),
+		WaitWords: r.Waits.words(), LatencyWords: r.Latency.words(), OfSlots: r.ofSlots()}
+	of := "Items"
+	if p.OfSlots {
+		of = "Calls"
 	}
-	if p.Latency, err = r.Latency.draw("latency", 2); err != nil {
-		return err
-	}
-	if err := p.addCharts(r); err != nil {
-		return err
-	}
+	p.Waits, p.Latency = r.Waits.draw(of+" by wait", chart.Blue), r.Latency.draw("Items by latency", chart.Green)
+	p.addCharts(r)
 	text, err := t.Append(nil, "page", p)
 	if err == nil {
 		_, err = w.Write(text)
@@ -70,25 +70,20 @@ func (r *Report) WriteHTML(w io.Writer) error {
 }
 
 // addCharts draws the busiest lanes.
-func (p *page) addCharts(r *Report) error {
+func (p *page) addCharts(r *Report) {
 	if r.Run == nil {
-		return nil
+		return
 	}
 	for i := range r.Run.Lanes {
 		l := &r.Run.Lanes[i]
-		if i == mostCharts {
-			p.Omitted = fmt.Sprintf("%s are not drawn: see the figures below.", prose.Count(len(r.Run.Lanes)-mostCharts, "further lane"))
+		if i == maxCharts {
+			p.Omitted = fmt.Sprintf("%s are not drawn: see the figures below.", prose.Count(len(r.Run.Lanes)-maxCharts, "further lane"))
 			break
 		}
-		drawn, err := l.draw()
-		if err != nil {
-			return err
-		}
-		if drawn != "" {
-			p.Charts = append(p.Charts, laneChart{Name: l.title(r.Run), Words: l.boundWords(), Caption: l.caption(), SVG: drawn})
+		if panels := l.draw(); panels != nil {
+			p.Charts = append(p.Charts, laneChart{l.title(r.Run), l.boundWords(), panels})
 		}
 	}
-	return nil
 }
 
 // title is what the report is of.
@@ -118,31 +113,19 @@ func (l *Lane) boundWords() string {
 	return text
 }
 
-// caption says how the chart is to be read.
-func (l *Lane) caption() string {
-	text := "The upper panel shows answers per minute, the second one how many calls were open at once and how many might be (slots)"
-	if len(l.Quota) > 0 {
-		text += ", the third one how much of each limit was used: above 100 % where a bucket was full at first"
-	}
-	if len(l.line.pauses) > 0 {
-		text += ". Shaded times are pauses that the provider asked for"
-	}
-	return text + "."
-}
-
 // figures are what one wants to see first.
 func (r *Report) figures() []figure {
 	if r.ofSlots() {
 		return []figure{{Name: "slots taken", Value: prose.Group(r.Run.Slots.Acquired)}, {Name: "time", Value: took(r.Run.WallMS)},
-			{Name: "calls throttled", Value: prose.Group(r.Run.Throttles.Count)}}
+			{Name: "429 responses", Value: prose.Group(r.Run.Throttles.Count)}}
 	}
-	all := []figure{{Name: "items done", Value: fmt.Sprintf("%s of %s", prose.Group(r.Items.OK), prose.Group(r.Items.Total))}}
+	all := []figure{{Name: fmt.Sprintf("of %s done", prose.Count(r.Items.Total, "item")), Value: prose.Group(r.Items.OK)}}
 	if r.Items.Failed > 0 {
 		all = append(all, figure{"items failed", prose.Group(r.Items.Failed), true})
 	}
 	if r.Run != nil {
-		all = append(all, figure{Name: "time", Value: took(r.Run.WallMS)}, figure{Name: "items a minute", Value: prose.Group(int(r.Items.PerMin + 0.5))},
-			figure{Name: "calls throttled", Value: prose.Group(r.Run.Throttles.Count)})
+		all = append(all, figure{Name: "time", Value: took(r.Run.WallMS)}, figure{Name: "items/min", Value: prose.Group(int(r.Items.PerMin + 0.5))},
+			figure{Name: "429 responses", Value: prose.Group(r.Run.Throttles.Count)})
 	}
 	if r.Waits.Count > 0 {
 		all = append(all, figure{Name: "median wait", Value: took(r.Waits.P50)})

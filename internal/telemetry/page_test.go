@@ -45,8 +45,8 @@ func TestAPageNeedsNothingElse(t *testing.T) {
 			t.Errorf("the page names %s", address)
 		}
 	}
-	if n := strings.Count(page, "<svg"); n != 4 { // two lanes, waits and latencies
-		t.Errorf("%d charts, want 4", n)
+	if n := strings.Count(page, "<svg"); n != 8 { // three for each of two lanes, waits and latencies
+		t.Errorf("%d charts, want 8", n)
 	}
 	if strings.Contains(page, "NaN") || strings.Contains(page, "Inf ") {
 		t.Error("a chart has a place that is no number")
