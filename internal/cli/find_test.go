@@ -201,7 +201,7 @@ func TestWhatWasFoundIsReadAsLimits(t *testing.T) {
 		t.Errorf("told %+v, start %+v", told, start)
 	}
 	for _, field := range []string{
-		`"workers": 11,`, `"bound": "requests",`, `"bucket_of_one": false,`, `"model": "gpt-4o",`, `"provider": "openai",`,
+		`"recommended_workers": 11,`, `"bound": "requests",`, `"bucket_of_one": false,`, `"model": "gpt-4o",`, `"provider": "openai",`,
 		`"base_url": "https://api.example.com/v1",`, `"mode": "auto",`, `"timestamp": "2026-11-21T12:00:00Z",`,
 		`"queue": {
       "value": null,

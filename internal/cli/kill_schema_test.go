@@ -101,7 +101,7 @@ func newSchemaBench(t *testing.T, items, slots int) *schemaBench {
 		}
 	}
 	b.cmd = []string{"run", "--provider", "openai", "--base-url", server.URL + "/v1", "--concurrency", fmt.Sprint(slots), in, "-o", b.out,
-		"--schema", schema, "--schema-feedback"}
+		"--schema", schema}
 	return b
 }
 

@@ -259,7 +259,7 @@ func (d *document) keepLimits() {
 	named := func(name string) func(*ast.MappingValueNode) bool {
 		return func(v *ast.MappingValueNode) bool { return v.Key.GetToken().Value == name }
 	}
-	if ok && (slices.ContainsFunc(m.Values, named("findings")) || slices.ContainsFunc(m.Values, named("recommended_workers"))) {
+	if ok && slices.ContainsFunc(m.Values, named("recommended_workers")) {
 		m.Values = slices.DeleteFunc(m.Values, func(v *ast.MappingValueNode) bool { return !named("limits")(v) })
 	}
 }

@@ -412,7 +412,7 @@ func TestLaterFilesWin(t *testing.T) {
 
 // A document of find gives its limits and nothing else.
 func TestADocumentOfFindIsReadForItsLimits(t *testing.T) {
-	f, err := config.Parse("x.json", []byte(`{"findings": {"rpm": 1}, "slots": 3, "limits": {"rpm": {"value": 5, "source": "header"}}}`))
+	f, err := config.Parse("x.json", []byte(`{"recommended_workers": 3, "findings": {"rpm": 1}, "slots": 3, "limits": {"rpm": {"value": 5, "source": "header"}}}`))
 	if err != nil || f.Limits.RPM.Value != 5 {
 		t.Errorf("%+v, %v", f.Limits, err)
 	}

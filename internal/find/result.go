@@ -118,7 +118,7 @@ func (c *Config) subject(mode string) Subject {
 type Result struct {
 	// Workers is the answer: so many loops without a pace stay within every limit. 0: none do. If the search was stopped early,
 	// it is those of a soak without a rejection; 0: none ran.
-	Workers     int     `json:"workers"`
+	Workers     int     `json:"recommended_workers"`
 	Bound       Bound   `json:"bound"`
 	BucketOfOne bool    `json:"bucket_of_one"`    // two calls at once are refused however seldom they come: only a client that paces them uses the limit
 	Binding     Binding `json:"binding,omitzero"` // where Bound is BoundRequests, BoundTokens or BoundCertified
