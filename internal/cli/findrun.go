@@ -50,7 +50,7 @@ func (f *search) measure(ctx context.Context) error {
 	}
 	w := found{
 		document: r, workers: r.Workers, line: r.Line(), notes: r.Notes, hint: r.Hint, knows: r.Knows(),
-		learned: r.Knows(limits.SourceTold, limits.SourceAtLeast),
+		learned: r.Knows(limits.SourceConfigured, limits.SourceAtLeast),
 	}
 	return f.report(r.Spent, end, w)
 }

@@ -198,7 +198,7 @@ func (f *figures) printLimits(w io.Writer) {
 	for d := range new(sluice.Limits).All() {
 		f.printLimit(w, d.String(), *f.Limits.At(d))
 		if window := f.Limits.WindowOf(d); window != nil && *window != nil {
-			fmt.Fprintf(w, "  %s\t%s\t%s\n", d.WindowName(), *window, limits.SourceTold)
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", d.WindowName(), *window, limits.SourceConfigured)
 		}
 	}
 	f.printLimit(w, "burst_seconds", f.Limits.BurstSeconds)

@@ -25,7 +25,7 @@ func dimensionWords(counts plan.Counts) string {
 // clientWords say what the client knows.
 func clientWords(c plan.Client) string {
 	var said []string
-	if parts := limitParts(c.Told); len(parts) > 0 {
+	if parts := limitParts(c.Configured); len(parts) > 0 {
 		said = append(said, "is told "+strings.Join(parts, ", "))
 	}
 	if parts := limitParts(c.BeginsWith); len(parts) > 0 {
@@ -61,7 +61,7 @@ func (f *figures) foreseen() []figureRow {
 // inFlight explains the maximum of calls in flight beside the computed slots.
 func (f *figures) inFlight() string {
 	peak, text := f.Forecast.Peak, "at most"
-	start, ceiling := f.Forecast.Client.BeginsWith["concurrency"], f.Forecast.Client.Told["concurrency"]
+	start, ceiling := f.Forecast.Client.BeginsWith["concurrency"], f.Forecast.Client.Configured["concurrency"]
 	switch {
 	case peak == mostWorkers:
 		text = "the most that a run opens"

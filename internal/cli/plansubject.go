@@ -16,9 +16,9 @@ import (
 
 // How far a limit is to be trusted that nobody has tried.
 const (
-	trustTold      = 1
-	trustPublished = 0.9
-	trustDoubtful  = 0.5
+	trustConfigured = 1
+	trustPublished  = 0.9
+	trustDoubtful   = 0.5
 )
 
 // subject is an account and its limits, and where each is from.
@@ -55,7 +55,7 @@ func (j *subject) overlay(told sluice.Limits, written ...*config.Limits) {
 		trust = trustDoubtful
 	}
 	published := sourced(j.tier.Limits, config.Limit{Source: limits.SourceRegistry, Confidence: trust})
-	configured := sourced(told, config.Limit{Source: limits.SourceTold, Confidence: trustTold})
+	configured := sourced(told, config.Limit{Source: limits.SourceConfigured, Confidence: trustConfigured})
 	j.limits = config.Limits{Provider: j.account.Name, Model: j.model}
 	l := &j.tier.Limits
 	for _, layer := range slices.Concat([]*config.Limits{published}, written, []*config.Limits{configured}) {

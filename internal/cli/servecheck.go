@@ -173,9 +173,9 @@ func (a *accounts) startLimits(p provider.Provider, label string) (map[string]ch
 		case value == 0:
 			continue
 		case a.limits.In(d).N != 0:
-			limit.Source, limit.From = limits.SourceTold, limitFlag(d)
+			limit.Source, limit.From = limits.SourceConfigured, limitFlag(d)
 		case c.Limits.In(d).Period != d.Window():
-			limit.Source, limit.From = limits.SourceTold, from
+			limit.Source, limit.From = limits.SourceConfigured, from
 		case written != nil && *written.At(d) != nil:
 			limit.Source, limit.From = (*written.At(d)).Source, from
 		}

@@ -129,8 +129,8 @@ func TestTheSchemaRefusesWrongShapes(t *testing.T) {
 	tenant := "serve: {tenants: [{name: a, key_sha256: " + sum + ", "
 	for _, text := range []string{
 		"unknown: 1", "limits: {}", "limits: {tmp: 3}", "limits: {rpm: 0}", "limits: {rpm: 1.5}", "limits: {rpm: many}", "limits: {rpm: [1]}", "limits: {requests: 5}", "limits: {tokens: 5/m}", "limits: 5",
-		"limits: {rpm: {value: 3}}", "limits: {rpm: {value: 3, source: heard}}", "limits: {rpm: {value: 3, source: told, confidence: 2}}",
-		"limits: {rpm: {value: 3, source: told, at: yesterday}}", "limits: {rpm: {value: 3, source: told, on: 1}}", "limits: {burst_seconds: 1e9}",
+		"limits: {rpm: {value: 3}}", "limits: {rpm: {value: 3, source: heard}}", "limits: {rpm: {value: 3, source: configured, confidence: 2}}",
+		"limits: {rpm: {value: 3, source: configured, at: yesterday}}", "limits: {rpm: {value: 3, source: configured, on: 1}}", "limits: {burst_seconds: 1e9}",
 		"limits: {provider: openai}", "providers: openai", "providers: {house: {}}", "providers: [house]", "providers: [{aliases: [a]}]",
 		"providers: [{name: x, base_url: 'ftp://a'}]", "providers: [{name: x, bas_url: a}]", "providers: [{name: x, key_env: [not-a-variable]}]",
 		"providers: [{name: x, key_optional: perhaps}]", "providers: [{name: x, tiers: [{tier: a, rpm: -1}]}]", "providers: [{name: x, tiers: [{tier: a, rpm: 1.5}]}]",
