@@ -213,5 +213,5 @@ func ExampleScheduler_Snapshot() {
 	p.Release(sluice.Outcome{})
 	// Output:
 	// claude-haiku: 1 of 4 in flight, 0 waiting
-	// rpm 60 (told): 1 spent
+	// rpm 60 (configured): 1 spent
 }

@@ -28,7 +28,7 @@ import (
 func exported(t *testing.T) map[string]map[string][]string {
 	var budgets []limits.BucketSnapshot
 	for d := limits.Concurrency; d < limits.NumDimensions; d++ {
-		budgets = append(budgets, limits.BucketSnapshot{Dimension: d, Limit: 60, Level: 30, Source: "told"})
+		budgets = append(budgets, limits.BucketSnapshot{Dimension: d, Limit: 60, Level: 30, Source: "configured"})
 	}
 	snapshot := func() sluice.Snapshot {
 		return sluice.Snapshot{Lanes: []limits.LaneSnapshot{{Lane: "m", Slots: 1, Budgets: budgets}}}

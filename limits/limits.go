@@ -200,14 +200,14 @@ type Source string
 
 // Sources of a limit.
 const (
-	SourceTold      Source = "told"              // configured
-	SourceStart     Source = "start"             // a start value, to be corrected
-	SourceHeader    Source = "header"            // a header of a response
-	SourceRefusal   Source = "refusal"           // the figures or the words of a rejection
-	SourceMeasured  Source = "measured"          // the amounts accepted between rejections
-	SourceRegistry  Source = "registry"          // published for the account's tier
-	SourcePublished Source = "published"         // published for the account, by the provider's API of rate limits
-	SourceAtLeast   Source = "verified-at-least" // an amount that was used without a rejection
+	SourceConfigured Source = "configured"        // a flag, file or environment variable
+	SourceStart      Source = "start"             // a start value, to be corrected
+	SourceHeader     Source = "header"            // a header of a response
+	SourceRejection  Source = "rejection"         // the figures or the words of a rejection
+	SourceMeasured   Source = "measured"          // the amounts accepted between rejections
+	SourceRegistry   Source = "registry"          // published for the account's tier
+	SourcePublished  Source = "published"         // published for the account, by the provider's API of rate limits
+	SourceAtLeast    Source = "verified-at-least" // an amount that was used without a rejection
 )
 
 // Limit is the value of a limit, and the evidence for it. The zero value is an unknown limit.
@@ -232,7 +232,7 @@ type Claims struct {
 // Add notes the value that a source gives.
 func (c *Claims) Add(value int64, from Source) {
 	switch {
-	case from == SourceTold:
+	case from == SourceConfigured:
 		c.Configured = value
 	case from == SourcePublished:
 		c.Published = value
@@ -243,7 +243,7 @@ func (c *Claims) Add(value int64, from Source) {
 
 // Observed reports whether responses are the source.
 func (s Source) Observed() bool {
-	return s == SourceHeader || s == SourceRefusal || s == SourceMeasured
+	return s == SourceHeader || s == SourceRejection || s == SourceMeasured
 }
 
 // Cost is the amount that a request is expected to use, before it is sent.

@@ -37,7 +37,7 @@ type Forecast struct {
 
 // Client is what the client knows of the limits at the start: those of flags, and those that responses correct.
 type Client struct {
-	Told       map[string]float64 `json:"told"`
+	Configured map[string]float64 `json:"configured"`
 	BeginsWith map[string]float64 `json:"begins_with"`
 }
 

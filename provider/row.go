@@ -295,7 +295,7 @@ func (p *Provider) changeLists(row *Row) (field string, err error) {
 		form := HeaderForm{Limit: http.CanonicalHeaderKey(h.Limit), Remaining: http.CanonicalHeaderKey(h.Remaining),
 			Reset: http.CanonicalHeaderKey(h.Reset)}
 		if err := form.Dimension.UnmarshalText([]byte(h.Dimension)); err != nil || form.Dimension == limits.AnyDimension {
-			return fmt.Sprintf("headers[%d].dimension", k), fmt.Errorf("unknown dimension %q: it is rpm, tpm, itpm, otpm, rpd, tpd or concurrent", h.Dimension)
+			return fmt.Sprintf("headers[%d].dimension", k), fmt.Errorf("unknown dimension %q: it is rpm, tpm, itpm, otpm, rpd, tpd or concurrency", h.Dimension)
 		}
 		if h.Limit == "" || h.Remaining == "" {
 			return fmt.Sprintf("headers[%d]", k), errors.New("limit and remaining each need the name of a header")

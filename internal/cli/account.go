@@ -163,7 +163,7 @@ func checkBaseURL(address string) error {
 	case u.User != nil:
 		return usageError(errors.New("--base-url holds a user or password"), "send them by --header 'Authorization: Basic ...'")
 	case u.RawQuery != "" || u.Fragment != "" || strings.HasSuffix(address, "#"):
-		return usageError(errors.New("--base-url goes on after its path"), "leave out what begins with ? or #; keys come from the environment")
+		return usageError(errors.New("--base-url has a query or a fragment"), "remove the part from ? or # on; keys come from the environment")
 	}
 	return nil
 }

@@ -29,9 +29,9 @@ func newAnswers(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "answers OUT.jsonl|DIR",
 		Short: "Print the texts of the responses in a file of results",
-		Long: `Print the texts of the responses, whatever their provider's form, and why each ended. Without a text it is the arguments of
-the tool calls; of several choices it is the first. For the directory of exec it is the standard output of each command,
-in the order of the items. A run can be writing to the file.`,
+		Long: `Print the texts of the responses of any provider, and why each ended. If a response has no text, the arguments of its
+tool calls are printed; of several choices, the first is printed. For the directory of exec, the standard output of each
+command is printed, in the order of the items. A run can be writing to the file.`,
 		Example: `  sluice answers out.jsonl | jq -r .text
   sluice answers out.jsonl --format csv --input prompts.jsonl > answers.csv
   sluice answers out.jsonl --format text | less
@@ -98,7 +98,7 @@ func printAnswers(s *streams, o *answersOptions) error {
 	if dir, ok := execDir(o.results); ok {
 		p.commands = dir
 		if o.input != "" {
-			return usageError(errors.New("--input goes with the output of sluice run"), "what commands wrote comes in the order of their items as it is")
+			return usageError(errors.New("--input goes with the output of sluice run"), "leave out --input: the output of commands is printed unchanged, in the order of their items")
 		}
 	} else {
 		if p.results, err = batch.OpenRecordings(o.results); err != nil {

@@ -145,13 +145,13 @@ func (e *exitError) explainBudget(spent *batch.BudgetError, o *runOptions) {
 	e.err = fmt.Errorf("stopped by --%s: %w", strings.ReplaceAll(string(spent.What), "_", "-"), spent)
 	switch {
 	case spent.Alone():
-		e.hint = fmt.Sprintf("say more, or bound the answers with --max-tokens; what is recorded is kept. Then the same command goes on: %s", o.command())
+		e.hint = fmt.Sprintf("raise the cap, or limit responses with --max-tokens; recorded results are kept. Then resume with the same command: %s", o.command())
 	case spent.What == batch.LimitedTime && o.budget.deadline.after == 0:
-		e.hint = "what is recorded is kept; to go on without a deadline: " + o.commandWithout("--deadline")
+		e.hint = "recorded results are kept; to resume without a deadline: " + o.commandWithout("--deadline")
 	case spent.What == batch.LimitedFailures:
-		e.hint = "look at why they failed; what is recorded is kept. --redo failed sends them again: " + o.command("--redo", "failed")
+		e.hint = "check the errors; recorded results are kept. --redo failed sends the items again: " + o.command("--redo", "failed")
 	default:
-		e.hint = "what is recorded is kept; the same command goes on and may use as much again: " + o.command()
+		e.hint = "recorded results are kept; the same command resumes the run and may use as much again: " + o.command()
 	}
 }
 

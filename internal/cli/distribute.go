@@ -109,13 +109,13 @@ func explainJob(err error, job string) error {
 		e.code, e.err = exitUsage, fmt.Errorf("job %q is collected by process %d on host %s", job, held.PID, held.Host)
 		e.hint = "wait for that run to end, or stop it; or give this one another output: -o OUT.jsonl"
 	case errors.Is(err, cluster.ErrOtherInput):
-		e.code, e.err = exitUsage, fmt.Errorf("job %q was begun with another input or other settings, and has calls or results that nobody recorded", job)
-		e.hint = "run it as it was begun, to record them; or take another output: -o OUT.jsonl"
+		e.code, e.err = exitUsage, fmt.Errorf("job %q was started with another input or other settings, and has requests or results that are not recorded", job)
+		e.hint = "run it as it was started, to record them; or choose another output: -o OUT.jsonl"
 	case errors.Is(err, cluster.ErrNoWorkers):
 		e.hint = "correct that, start a worker, and run the same command again: it resumes this one"
 	case errors.Is(err, cluster.ErrFenced):
 		e.err = fmt.Errorf("another run has taken job %q over, while this one was not heard of", job)
-		e.hint = "what is recorded is kept; that other run goes on with the rest. Run one at a time"
+		e.hint = "recorded results are kept; the other run does the remaining items. Run one at a time"
 	case isVersion:
 		e.code, e.err, e.hint = exitUsage, version, oneRelease
 	case isTerms:

@@ -143,7 +143,7 @@ func TestADistributedRunIsDrained(t *testing.T) {
 	c.awaitLines(10)
 	collects.Process.Signal(os.Interrupt)
 	out, err := collects.wait()
-	if collects.ProcessState.ExitCode() != 130 || !strings.Contains(out, "the same command goes on") {
+	if collects.ProcessState.ExitCode() != 130 || !strings.Contains(out, "resume with the same command") {
 		t.Fatalf("the run ended with %v:\n%s", err, out)
 	}
 	recorded, paid := len(c.recorded()), len(c.settle())

@@ -64,7 +64,7 @@ func (o *runOptions) dry(s *streams, cfg batch.Config) error {
 		}
 	}
 	if o.cache != "" {
-		d.unknown("cache: what it has is not looked at, and costs nothing")
+		d.unknown("cache: it is not read; cached results cost nothing")
 	}
 	if o.watch.json {
 		return s.printJSON(d)
@@ -96,7 +96,7 @@ func (d *dryRun) doubt(l *forecast.Lane, a *accounts) {
 		}
 	}
 	if a.settings.foreign(l.Model) {
-		d.unknown(fmt.Sprintf("limits: %s begins with those of %s, which %s has", l.Model, a.settings.file.Limits.Model, a.settings.file.Name))
+		d.unknown(fmt.Sprintf("limits: %s starts with the limits of %s in %s", l.Model, a.settings.file.Limits.Model, a.settings.file.Name))
 	}
 	if l.Cost == nil {
 		d.unknown(fmt.Sprintf("cost: no price is known of %s at %s", l.Model, l.Provider))
@@ -226,7 +226,7 @@ func costWords(c *forecast.Cost) string {
 	case c == nil:
 		return "not known"
 	case c.Most == nil:
-		return fmt.Sprintf("%s for the input, and what comes out", dollars(c.Least))
+		return fmt.Sprintf("%s for the input, plus the output", dollars(c.Least))
 	case *c.Most == c.Least:
 		return dollars(c.Least)
 	}

@@ -22,15 +22,15 @@ func (o *execOptions) explain(err error) *exitError {
 	if e, ok := errors.AsType[*exitError](err); ok {
 		return e
 	}
-	again := "the same command goes on where this one stopped: " + o.command()
+	again := "resume with the same command: " + o.command()
 	e := &exitError{code: exitFailed, err: err, hint: hintOf(err)}
 	if stopped, ok := errors.AsType[*work.StoppedError](err); ok {
 		e.err = stopped.Err
-		e.hint = "what is done is kept; " + again
+		e.hint = "finished items are kept; " + again
 		switch stopped.Kind {
 		case sluice.Auth:
 			e.err = fmt.Errorf("%s is not logged in, or its key was refused: %w", o.cfg.Command.Args[0], stopped.Err)
-			e.hint = "log in, or mend the key. Nothing of this was recorded; then " + again
+			e.hint = "log in, or correct the key. This failure was not recorded; then " + again
 		case sluice.QuotaExhausted:
 			e.err = fmt.Errorf("the account can do no more: %w", stopped.Err)
 			e.hint = "add credit, or raise its cap. Nothing of this was recorded; then " + again

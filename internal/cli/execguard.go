@@ -14,7 +14,7 @@ const guardName = "guard-commands"
 // newGuard returns that command, which is nobody's to give.
 func newGuard(s *streams) *cobra.Command {
 	return &cobra.Command{
-		Use: guardName + " RUN", Short: "End what the commands of a run that is gone left behind", Hidden: true, Args: cobra.ExactArgs(1),
+		Use: guardName + " RUN", Short: "Stop leftover processes of a run that was killed", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return command.ServeGuard(s.in, args[0]) },
 	}
 }

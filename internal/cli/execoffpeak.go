@@ -183,7 +183,7 @@ func (p *offPeak) step(r *execRun, shown *progress, now time.Time) {
 	case was.IsZero() && !until.IsZero():
 		r.pauses.Because("by --not-between, until " + until.UTC().Format(time.RFC3339))
 		r.s.note(r.scheduler.Pause())
-		r.s.errorf("sluice: nothing is started until %s (--not-between); what runs goes on\n", zoned(until, now))
+		r.s.errorf("sluice: no item starts until %s (--not-between); running commands continue\n", zoned(until, now))
 	case !was.IsZero() && until.IsZero():
 		r.s.note(r.scheduler.Resume())
 		r.pauses.Because("")

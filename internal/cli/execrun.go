@@ -84,7 +84,7 @@ func runExec(ctx context.Context, s *streams, o *execOptions) (err error) {
 	defer func() { err = cmp.Or(err, r.exec.Close()) }()
 	watch.follow(r.exec.Progress)
 	if r.exec.Alike() && r.exec.Total() != 1 && !strings.Contains(strings.Join(o.cfg.Command.Args, " "), "SLUICE_ITEM") {
-		s.errorf("sluice: the command has no {}: it learns of its item by the environment alone, as $SLUICE_ITEM\n")
+		s.errorf("sluice: the command has no {}: its item is only in the environment, as $SLUICE_ITEM\n")
 	}
 	return r.run(ctx)
 }
@@ -97,7 +97,7 @@ func (r *execRun) startGuard() (*command.Guard, error) {
 	}
 	g, err := command.StartGuard(args, r.s.note)
 	if err != nil {
-		return nil, fmt.Errorf("the process that ends what commands leave behind: %w", err)
+		return nil, fmt.Errorf("the process that stops leftover processes of commands: %w", err)
 	}
 	return g, nil
 }
@@ -124,7 +124,7 @@ func (r *execRun) openScheduler(cfg *proc.Config) (err error) {
 	})
 	cfg.Limits.Scheduler = r.scheduler
 	if err != nil && dir != "" {
-		return usageError(err, "what was learned of limits is kept in %s: set XDG_STATE_HOME to a directory that you can write to", dir)
+		return usageError(err, "learned limits are kept in %s: set XDG_STATE_HOME to a directory that you can write to", dir)
 	}
 	return err
 }
@@ -217,7 +217,7 @@ func (r *execRun) observe(e sluice.Event) {
 		r.s.errorf("sluice: another process runs %s too: together they may exceed its limits\n", e.Lane)
 	case limits.EventBreaker:
 		if e.Until.IsZero() {
-			r.s.errorf("sluice: %s: goes on\n", e.Lane)
+			r.s.errorf("sluice: %s: resumed\n", e.Lane)
 		} else {
 			r.s.errorf("sluice: %s: the provider keeps failing, next try at %s\n", e.Lane, clock(e.Until, e.At))
 		}

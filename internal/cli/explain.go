@@ -38,8 +38,8 @@ func newExplain(s *streams) *cobra.Command {
 	var o explainOptions
 	cmd := &cobra.Command{
 		Use:   "explain [FILE|-]",
-		Short: "Print what an error means, and what Sluice does about it",
-		Long: `Print what an error means, how long to wait, and what Sluice does about it. Nothing is sent, and no settings are read.
+		Short: "Explain an error, and how Sluice handles it",
+		Long: `Explain an error: its meaning, the wait, and how Sluice handles it. Nothing is sent, and no settings are read.
 
 The error is any text: the body of a response, a whole response, an exception of an SDK, the output of an agent, a line
 of a log. It is read from FILE or standard input.
@@ -101,7 +101,7 @@ func runExplain(s *streams, o explainOptions, args []string) error {
 		return err
 	}
 	if v.Kind == sluice.RateLimit && v.Limit == 0 && len(v.budgets) == 0 {
-		s.errorf("hint: sluice find --model M finds out what the limit is; sluice run keeps to it\n")
+		s.errorf("hint: sluice find --model M measures the limit; sluice run keeps to it\n")
 	}
 	return nil
 }
@@ -327,9 +327,9 @@ type meaning struct{ means, action, does string }
 func meaningOf(k sluice.Kind) meaning {
 	return map[sluice.Kind]meaning{
 		sluice.OK:             {"no error", "none", "nothing"},
-		sluice.RateLimit:      {"the provider asks to slow down", "pause", "keep the call, and correct the limit or pause what shares it; no attempt is spent"},
-		sluice.Overloaded:     {"the provider has no capacity", "pause", "keep the call and pause what shares the model; no attempt is spent"},
-		sluice.UsageWindow:    {"an allowance of hours, days or a plan is used up", "pause_until_reset", "keep the call and pause what shares the allowance until it is renewed; no attempt is spent"},
+		sluice.RateLimit:      {"the provider asks to slow down", "pause", "keep the call, and correct the limit or pause requests that share it; no attempt is spent"},
+		sluice.Overloaded:     {"the provider has no capacity", "pause", "keep the call and pause requests to the model; no attempt is spent"},
+		sluice.UsageWindow:    {"an allowance of hours, days or a plan is used up", "pause_until_reset", "keep the call and pause requests that share the allowance until it is renewed; no attempt is spent"},
 		sluice.QuotaExhausted: {"no credit is left, or a spend cap is reached", "stop", "stop the run: nothing more can succeed; it can be resumed"},
 		sluice.Rejected:       {"the request is not allowed", "fail", "try the item once more at the end, and give it up alone; stop the run if nothing else comes back"},
 		sluice.Blocked:        {"a page of a firewall or proxy came in place of a response", "fail", "try the item once more at the end, and give it up alone; stop the run if nothing else comes back"},

@@ -132,7 +132,7 @@ func (v solution) print(s *streams) error {
 		add("about", "%s", about)
 		add("why", "%s", provider.Reason{Rule: v.Why.Rule, Field: v.Why.Field, Value: v.Why.Value})
 	} else {
-		add("why", "nothing in it speaks as a provider's error does; --status and --header tell what the text leaves out")
+		add("why", "the text does not look like a provider's error; add --status and --header")
 	}
 	if v.Why.Also != "" {
 		add("or", "%s", v.Why.Also)

@@ -99,7 +99,7 @@ func (o *findOptions) table() []flagGroup {
 			{name: "token-budget", field: countFrom(&o.cfg.Budget.Tokens, -1), help: "Use at most N tokens (0: 1,000,000; -1: no limit)", common: true},
 			{name: "max-cost", field: usd(&o.maxCost), help: "Spend at most this", common: true},
 			o.price.flag(),
-			{name: "dry-run", field: &o.dryRun, help: "Print what may be spent; send nothing", common: true},
+			{name: "dry-run", field: &o.dryRun, help: "Print the maximum cost; send nothing", common: true},
 		}},
 		{"Output", []flag{
 			{name: "output-file", field: &o.outputFile, metavar: "FILE", help: "Write the result here, for --config of run and plan", common: true},

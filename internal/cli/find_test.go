@@ -81,27 +81,27 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 		{"requests that headers tell", func(r *find.Result) {
 			r.Findings.Limits[limits.Requests] = finding(600, limits.SourceHeader, 0)
 			r.Findings.Latency.Mean, r.Workers, r.Binding.Busy, r.Binding.Margin = 200*time.Millisecond, 1, 2, 0
-		}, "1 worker: 600 requests/min (told by headers) and 200 ms a call keep 2 busy; at least 64 at once" + soak + spent},
+		}, "1 worker: 600 requests/min (stated by headers) and 200 ms a call keep 2 busy; at least 64 at once" + soak + spent},
 		{"input tokens that a refusal tells", func(r *find.Result) {
 			r.Bound, r.Binding = find.BoundTokens, find.Binding{Dimension: limits.InputTokens, Cost: 119.6, Busy: 5.2, Margin: 0.021}
-			r.Findings.Limits[limits.InputTokens] = finding(30_000, limits.SourceRefusal, 0)
+			r.Findings.Limits[limits.InputTokens] = finding(30_000, limits.SourceRejection, 0)
 			r.Workers = 5
-		}, "5 workers: 30,000 input tokens/min (told by refusals), 120 tokens and 1.25 s a call keep 5.2 busy, less 2 % margin; " +
+		}, "5 workers: 30,000 input tokens/min (stated by rejections), 120 tokens and 1.25 s a call keep 5.2 busy, less 2 % margin; " +
 			"at least 64 at once; 598 requests/min (measured ±3 %)" + soak + spent},
 		{"tokens that are told", func(r *find.Result) {
 			r.Bound, r.Binding = find.BoundTokens, find.Binding{Dimension: limits.Tokens, Cost: 620, Busy: 1.04, Margin: 0.004}
-			only(r, r.Findings.Limits[limits.Concurrency], map[limits.Dimension]find.Finding{limits.Tokens: finding(30_000, limits.SourceTold, 0)})
+			only(r, r.Findings.Limits[limits.Concurrency], map[limits.Dimension]find.Finding{limits.Tokens: finding(30_000, limits.SourceConfigured, 0)})
 			r.Workers = 1
-		}, "1 worker: 30,000 tokens/min (told), 620 tokens and 1.25 s a call keep 1.04 busy, less 0.4 % margin; at least 64 at once" + soak + spent},
+		}, "1 worker: 30,000 tokens/min (configured), 620 tokens and 1.25 s a call keep 1.04 busy, less 0.4 % margin; at least 64 at once" + soak + spent},
 		{"a cap that was measured", func(r *find.Result) {
 			r.Bound, r.Workers, r.Binding = find.BoundConcurrency, 20, find.Binding{}
 			only(r, finding(20, limits.SourceMeasured, 0), map[limits.Dimension]find.Finding{
 				limits.Requests: finding(900.9, limits.SourceAtLeast, 0), limits.RequestsPerDay: finding(10_000, limits.SourceHeader, 0)})
-		}, "20 workers: 20 at once, more are refused (measured); at least 900 requests/min; 10,000 requests/day (told by headers)" + soak + spent},
+		}, "20 workers: 20 at once, more are refused (measured); at least 900 requests/min; 10,000 requests/day (stated by headers)" + soak + spent},
 		{"a cap that was told", func(r *find.Result) {
 			r.Bound, r.Workers, r.Binding = find.BoundConcurrency, 8, find.Binding{}
-			only(r, finding(8, limits.SourceTold, 0), nil)
-		}, "8 workers: 8 at once, more are refused (told)" + soak + spent},
+			only(r, finding(8, limits.SourceConfigured, 0), nil)
+		}, "8 workers: 8 at once, more are refused (configured)" + soak + spent},
 		{"a queue", func(r *find.Result) {
 			r.Bound, r.Findings.Queue, r.Workers, r.Binding = find.BoundQueue, true, 16, find.Binding{}
 			only(r, finding(16, limits.SourceMeasured, 0), nil)
@@ -171,7 +171,7 @@ func TestWhatWasFoundIsReadAsLimits(t *testing.T) {
 	r := foundResult()
 	r.Findings.Limits[limits.Tokens] = finding(90_000, limits.SourceHeader, 0)
 	r.Findings.Limits[limits.InputTokens] = finding(0.5, limits.SourceMeasured, 0.1) // no whole one is left of it
-	r.Findings.Limits[limits.OutputTokens] = finding(8_000, limits.SourceRefusal, 0)
+	r.Findings.Limits[limits.OutputTokens] = finding(8_000, limits.SourceRejection, 0)
 	r.Findings.Limits[limits.RequestsPerDay] = find.Finding{Source: find.SourceUnknown}
 	r.Notes = []string{"[anchors & *references* {are} \"quoted\": here] \x1b \u2028 #"}
 	b, err := json.MarshalIndent(r, "", "  ")
@@ -189,7 +189,7 @@ func TestWhatWasFoundIsReadAsLimits(t *testing.T) {
 		Each: limits.Each[*config.Limit]{
 			RPM:         &config.Limit{Value: 598, Source: limits.SourceMeasured, Confidence: 0.97, At: at},
 			TPM:         &config.Limit{Value: 90_000, Source: limits.SourceHeader, Confidence: 1, At: at},
-			OTPM:        &config.Limit{Value: 8_000, Source: limits.SourceRefusal, Confidence: 1, At: at},
+			OTPM:        &config.Limit{Value: 8_000, Source: limits.SourceRejection, Confidence: 1, At: at},
 			Concurrency: &config.Limit{Value: 64, Source: limits.SourceAtLeast, Confidence: 1, At: at},
 		},
 	}
@@ -307,8 +307,8 @@ func TestHowASearchEnds(t *testing.T) {
 		{"interrupted with no more known than what is told", func(r *find.Result) {
 			endedEarly(r, 0, 1, 12)
 			only(r, finding(64, limits.SourceAtLeast, 0), map[limits.Dimension]find.Finding{
-				limits.Tokens: finding(9000, limits.SourceTold, 0)})
-		}, context.Canceled, exitInterrupted, "", []string{"told"}, true, true},
+				limits.Tokens: finding(9000, limits.SourceConfigured, 0)})
+		}, context.Canceled, exitInterrupted, "", []string{"configured"}, true, true},
 		{"interrupted after a limit was lowered", func(r *find.Result) { endedEarly(r, 6, 6, 6) }, context.Canceled, exitInterrupted, "6\n",
 			[]string{"6 workers were safe"}, true, false},
 		{"by half of what was left of the day", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, find.ErrDay, exitFailed, "",

@@ -50,7 +50,7 @@ func (f *search) measure(ctx context.Context) error {
 	}
 	w := found{
 		document: r, workers: r.Workers, line: r.Line(), notes: r.Notes, hint: r.Hint, knows: r.Knows(),
-		learned: r.Knows(limits.SourceTold, limits.SourceAtLeast),
+		learned: r.Knows(limits.SourceConfigured, limits.SourceAtLeast),
 	}
 	return f.report(r.Spent, end, w)
 }
@@ -146,7 +146,7 @@ func (f *search) ending(err error) *exitError {
 }
 
 // cheaper is the hint for a budget that is used up.
-const cheaper = "raise it; --dry-run says what a search may spend, and --max-workers bounds it"
+const cheaper = "raise it; --dry-run prints the cost of a search, and --max-workers limits it"
 
 // explainRefused adds the reason why the provider does not respond, and a hint.
 func (e *exitError) explainRefused(refused *provider.Error, f *search, again string) {

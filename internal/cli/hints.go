@@ -24,7 +24,7 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 	}
 	e := &exitError{code: exitFailed, err: err}
 	e.hint = hintOf(err)
-	again := "the same command goes on where this one stopped: " + o.command()
+	again := "resume with the same command: " + o.command()
 	if spent, ok := errors.AsType[*batch.BudgetError](err); ok {
 		e.explainBudget(spent, o)
 		return e
@@ -83,11 +83,11 @@ func (e *exitError) explainRun(err error, again, elsewhere string) bool {
 	case errors.Is(err, work.ErrDrained), errors.Is(err, context.Canceled):
 		e.code, e.err, e.hint = exitInterrupted, errors.New("interrupted"), again
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.EDQUOT):
-		e.hint = "make room; what is recorded is whole. Then " + again
+		e.hint = "make room; recorded results are intact. Then " + again
 	case isJournal && journal.Line == 1:
 		e.code, e.hint = exitUsage, "the file has other contents: give this run "+elsewhere
 	case isJournal:
-		e.hint = cmp.Or(e.hint, "what is recorded is whole. When the file is mended or can be written, "+again)
+		e.hint = cmp.Or(e.hint, "recorded results are intact. When the file is repaired or writable, "+again)
 	default:
 		return false
 	}
@@ -107,7 +107,7 @@ func kept(err error) string {
 	if gone, ok := errors.AsType[*batch.UnreachableError](err); ok && gone.Recorded == 0 {
 		return "Nothing was recorded"
 	}
-	return "What is recorded is kept"
+	return "Recorded results are kept"
 }
 
 // explainStop says why no item can succeed any more.
@@ -115,7 +115,7 @@ func (e *exitError) explainStop(stopped *work.StoppedError, keys *accounts, agai
 	e.err = stopped.Err
 	if none, ok := errors.AsType[*provider.NoUpstreamError](stopped.Err); ok {
 		e.err = none
-		e.hint = "mend what each was left out for. What is done is kept; then " + again
+		e.hint = "correct the cause for each upstream. Finished items are kept; then " + again
 		return
 	}
 	switch stopped.Kind {
@@ -124,11 +124,11 @@ func (e *exitError) explainStop(stopped *work.StoppedError, keys *accounts, agai
 		e.hint = keys.check(stopped.Err) + ". Nothing of this was recorded; then " + again
 	case sluice.QuotaExhausted:
 		e.err = fmt.Errorf("the account's quota is spent: %w", stopped.Err)
-		e.hint = "add credit or raise the spend limit. What is done is kept; then " + again
+		e.hint = "add credit or raise the spend limit. Finished items are kept; then " + again
 	case sluice.OK:
 	default:
 		e.err = fmt.Errorf("nothing succeeds any more: %w", stopped.Err)
-		e.hint = "mend what the provider says: the last items all failed so, and are not recorded. What is done is kept; then " + again
+		e.hint = "correct the cause in the provider's error: the last items all failed with it, and are not recorded. Finished items are kept; then " + again
 	}
 }
 
@@ -154,7 +154,7 @@ func (e *exitError) explainConfig(wrong *batch.ConfigError) {
 		e.hint = cmp.Or(e.hint, "give a file of JSON lines or a table as .csv, compressed or not, or - for standard input")
 	case "Template":
 		e.err = fmt.Errorf("--template: %w", wrong.Err)
-		e.hint = "mend the template; docs/run.md shows what stands in one"
+		e.hint = "correct the template; docs/run.md describes templates"
 	case "Output":
 		e.err = fmt.Errorf("the output %w", wrong.Err)
 		e.hint = "give another file with -o"

@@ -42,7 +42,7 @@ func (a *accounts) warnOfClear(p provider.Provider, base, key string) {
 	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.Unmap().IsLoopback() {
 		return
 	}
-	a.warn("sluice: warning: %s is sent its key in the clear: whoever is on the way can read it, unless the address begins with https\n", address)
+	a.warn("sluice: warning: the key is sent to %s unencrypted, and others on the network can read it: use an https address\n", address)
 }
 
 // KeyFrom returns the variable that the key for the provider of that name was found in; "" is none.
@@ -65,7 +65,7 @@ func (a *accounts) findKey(p provider.Provider) (provider.Key, error) {
 	case p.Auth.Header == "" || len(names) == 0 || p.KeyOptional && a.flags.keyEnv == "":
 		return key, nil
 	case !provider.IsVariable(names[0]):
-		return key, usageError(fmt.Errorf("no key for %s: %s", p.Name, a.unset("what --key-env names")),
+		return key, usageError(fmt.Errorf("no key for %s: %s", p.Name, a.unset("the variable of --key-env")),
 			"--key-env takes the name of a variable, such as --key-env MY_API_KEY, and never a key itself")
 	}
 	missing := fmt.Errorf("no key for %s: %s", p.Name, a.unset(names[0]))

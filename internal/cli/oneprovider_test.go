@@ -165,7 +165,7 @@ func TestAProviderIsOneRow(t *testing.T) {
 	// The model alone says whose it is, the key is sent as its row says, and the limit stands in its own headers.
 	run := []string{"run", "in.jsonl", "--model", "acme-large"}
 	a.says("", append(run, "-o", "out.jsonl", "--base-url", a.url+"/v1", "--json"), `"limit": 1200`, `"source": "header"`, `"done": 60`)
-	a.says("", append(run, "-o", "no.jsonl", "--dry-run"), "of acme-large, those of tier free alone are published", "at acme")
+	a.says("", append(run, "-o", "no.jsonl", "--dry-run"), "for acme-large, only limits of tier free are published", "at acme")
 	a.says("", []string{"plan", "--list"}, "acme", "rpm 60, tpm 100,000")
 	a.says("", []string{"plan", "--provider", "acme-ai", "--tier", "free", "--input-tokens", "400", "--max-tokens", "100"}, "limited by requests/min")
 	refusal := `{"error":{"code":"E42","message":"no"}}`

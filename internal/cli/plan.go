@@ -47,10 +47,10 @@ func newPlan(s *streams) *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
 		Use:   "plan [--provider P --tier T | --rpm N ...]",
-		Short: "Print what limits allow: workers, throughput, time and cost",
-		Long: `Print what limits allow: workers, throughput, time and cost. Nothing is sent.
+		Short: "Compute workers, throughput, time and cost within limits",
+		Long: `Compute workers, throughput, time and cost within limits. Nothing is sent.
 
-Limits are those published for --tier; limits in --config replace them, and flags replace both. A run learns the real
+Limits are the published ones of --tier; limits in --config replace them, and flags replace both. A run learns the real
 limits from the provider's headers. Slots are requests in flight for Sluice, which paces requests. Workers are loops
 without a pace that stay within every limit.
 
@@ -84,7 +84,7 @@ func (o *planOptions) table() []flagGroup {
 			{name: "list", field: &o.list, help: "List the published limits and exit", common: true},
 		}, o.limits.flags("as published")...)},
 		{"Workload", []flag{
-			{name: "requests", field: countFrom(&o.stated.Requests, 1), help: "Plan N requests (default: those of --workload)", common: true},
+			{name: "requests", field: countFrom(&o.stated.Requests, 1), help: "Plan N requests (default: all of --workload)", common: true},
 			{name: "workload", field: &o.workload, metavar: "FILE", help: "Plan the requests of this file, as run takes it"},
 			{name: "latency", field: durationFrom(&o.stated.Latency, 1), help: "Set the mean time of a request (default: 2s)"},
 			{name: "input-tokens", field: countFrom(&o.stated.InputTokens, 1), help: "Set the mean input tokens (default: 1500)", without: "workload"},
@@ -289,7 +289,7 @@ func (o *planOptions) planError(err error) error {
 	name := wrong.Field
 	var call int
 	if n, _ := fmt.Sscanf(name, "Workload.Calls[%d]", &call); n == 1 && o.workload != "" {
-		return usageError(fmt.Errorf("%s: request %d of %s: %w", o.workload, call+1, cmp.Or(o.model, o.input.model), wrong.Err), "mend the request")
+		return usageError(fmt.Errorf("%s: request %d of %s: %w", o.workload, call+1, cmp.Or(o.model, o.input.model), wrong.Err), "correct the request")
 	}
 	if flag, ok := flags[wrong.Field]; ok {
 		name = "--" + flag

@@ -47,7 +47,7 @@ func (f *figures) print(s *streams) error {
 	fmt.Fprintf(w, "\t%s\n", f.name())
 	printRows(w, f.rows())
 	if f.Forecast != nil {
-		fmt.Fprintf(w, "\nforeseen, by a run in virtual time of a client that %s\n", clientWords(f.Forecast.Client))
+		fmt.Fprintf(w, "\nforeseen, by a run in virtual time with %s\n", clientWords(f.Forecast.Client))
 		printRows(w, f.foreseen())
 	}
 	fmt.Fprintf(w, "\nlimits of %s\n", f.name())
@@ -56,7 +56,7 @@ func (f *figures) print(s *streams) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	s.errorf("sluice: limits are a prior: what the provider's headers and refusals say wins\n")
+	s.errorf("sluice: the provider's headers and rejections override these limits\n")
 	return nil
 }
 
@@ -198,7 +198,7 @@ func (f *figures) printLimits(w io.Writer) {
 	for d := range new(sluice.Limits).All() {
 		f.printLimit(w, d.String(), *f.Limits.At(d))
 		if window := f.Limits.WindowOf(d); window != nil && *window != nil {
-			fmt.Fprintf(w, "  %s\t%s\t%s\n", d.WindowName(), *window, limits.SourceTold)
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", d.WindowName(), *window, limits.SourceConfigured)
 		}
 	}
 	f.printLimit(w, "burst_seconds", f.Limits.BurstSeconds)

@@ -22,16 +22,16 @@ func dimensionWords(counts plan.Counts) string {
 	return cmp.Or(strings.Join(names, ", "), "never")
 }
 
-// clientWords say what the client knows.
+// clientWords are the limits that the client knows.
 func clientWords(c plan.Client) string {
 	var said []string
-	if parts := limitParts(c.Told); len(parts) > 0 {
-		said = append(said, "is told "+strings.Join(parts, ", "))
+	if parts := limitParts(c.Configured); len(parts) > 0 {
+		said = append(said, "configured "+strings.Join(parts, ", "))
 	}
 	if parts := limitParts(c.BeginsWith); len(parts) > 0 {
-		said = append(said, "begins with "+strings.Join(parts, ", "))
+		said = append(said, "initial "+strings.Join(parts, ", "))
 	}
-	return cmp.Or(strings.Join(said, " and "), "is told nothing")
+	return cmp.Or(strings.Join(said, " and "), "no limits")
 }
 
 // foreseen returns the rows of the forecast.
@@ -61,7 +61,7 @@ func (f *figures) foreseen() []figureRow {
 // inFlight explains the maximum of calls in flight beside the computed slots.
 func (f *figures) inFlight() string {
 	peak, text := f.Forecast.Peak, "at most"
-	start, ceiling := f.Forecast.Client.BeginsWith["concurrency"], f.Forecast.Client.Told["concurrency"]
+	start, ceiling := f.Forecast.Client.BeginsWith["concurrency"], f.Forecast.Client.Configured["concurrency"]
 	switch {
 	case peak == mostWorkers:
 		text = "the most that a run opens"
@@ -95,5 +95,5 @@ func quotaWords(quotas []plan.QuotaUse) (value, text string) {
 	if len(words) == 0 {
 		return "", ""
 	}
-	return words[0], strings.Join(append([]string{"of what it lets through in the time"}, words[1:]...), "; ")
+	return words[0], strings.Join(append([]string{"of the amount that it allows in the time"}, words[1:]...), "; ")
 }

@@ -16,9 +16,9 @@ import (
 
 // How far a limit is to be trusted that nobody has tried.
 const (
-	trustTold      = 1
-	trustPublished = 0.9
-	trustDoubtful  = 0.5
+	trustConfigured = 1
+	trustPublished  = 0.9
+	trustDoubtful   = 0.5
 )
 
 // subject is an account and its limits, and where each is from.
@@ -55,7 +55,7 @@ func (j *subject) overlay(told sluice.Limits, written ...*config.Limits) {
 		trust = trustDoubtful
 	}
 	published := sourced(j.tier.Limits, config.Limit{Source: limits.SourceRegistry, Confidence: trust})
-	configured := sourced(told, config.Limit{Source: limits.SourceTold, Confidence: trustTold})
+	configured := sourced(told, config.Limit{Source: limits.SourceConfigured, Confidence: trustConfigured})
 	j.limits = config.Limits{Provider: j.account.Name, Model: j.model}
 	l := &j.tier.Limits
 	for _, layer := range slices.Concat([]*config.Limits{published}, written, []*config.Limits{configured}) {
@@ -207,7 +207,7 @@ func otherTiers(r *provider.Registry, account provider.Provider, model string) s
 	case len(names) == 0:
 		return howToFind
 	case model == "":
-		return "sluice plan --list shows what is published, or tell the limits with --rpm, --tpm and so on"
+		return "sluice plan --list prints published limits; or set limits with --rpm, --tpm and so on"
 	}
 	return fmt.Sprintf("limits for %s are published of --tier %s. Or %s", model, strings.Join(names, ", "), howToFind)
 }
@@ -221,8 +221,8 @@ func noLimits(r *provider.Registry, account provider.Provider, model string) err
 	}
 	switch {
 	case len(names) == 1:
-		return usageError(fmt.Errorf("no limit is known: of %s, those of tier %s alone are published", cmp.Or(model, account.Name), names[0]),
-			"say --tier %s if that is your account's. Or %s", names[0], find)
+		return usageError(fmt.Errorf("no limit is known: for %s, only limits of tier %s are published", cmp.Or(model, account.Name), names[0]),
+			"give --tier %s if that is the tier of your account. Or %s", names[0], find)
 	case len(names) > 0:
 		return usageError(fmt.Errorf("which tier of %s? Its limits differ: %s", account.Name, strings.Join(names, ", ")),
 			"say --tier %s or another, as the provider's console says. Or %s", names[0], find)

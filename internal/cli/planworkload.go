@@ -83,7 +83,7 @@ func (o *planOptions) choose(models map[string]*modelCalls) (workloadFile, error
 			return workloadFile{}, usageError(fmt.Errorf("%s is for several models, which have limits of their own: %s", o.workload, list),
 				"choose one with --model")
 		}
-		return workloadFile{}, usageError(fmt.Errorf("%s has no requests for %s, whose limits are planned with, but for %s", o.workload, o.model, list),
+		return workloadFile{}, usageError(fmt.Errorf("%s has no requests for model %s, only for %s", o.workload, o.model, list),
 			"choose one of them with --model, and its limits")
 	}
 	f := workloadFile{model: chosen.name, calls: chosen.calls}
@@ -101,7 +101,7 @@ func workloadError(err error) error {
 	}
 	hint := hintOf(err)
 	if hint == "" {
-		hint = "mend the line: the forms are those of sluice run"
+		hint = "correct the line: sluice plan reads the same forms as sluice run"
 	}
 	return usageError(err, "%s", hint)
 }

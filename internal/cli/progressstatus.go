@@ -245,7 +245,7 @@ func (s *status) drainLine() string {
 	switch {
 	case s.parts == nil || inFlight > 0:
 	case s.parts.running > 0:
-		text, after = "what is at the provider goes on there", ""
+		text, after = "batches continue at the provider", ""
 	default:
 		text, after = "no batch runs at the provider", ""
 	}

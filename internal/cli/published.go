@@ -144,7 +144,7 @@ func (o *planOptions) readPublished(ctx context.Context, s *streams, p provider.
 	l := &config.Limits{Provider: p.Name, Model: model}
 	for d, limit := range stated.All() {
 		if *limit > 0 {
-			*l.At(d) = &config.Limit{Value: float64(*limit), Source: limits.SourcePublished, Confidence: trustTold, At: found.At}
+			*l.At(d) = &config.Limit{Value: float64(*limit), Source: limits.SourcePublished, Confidence: trustConfigured, At: found.At}
 		}
 	}
 	return l

@@ -119,7 +119,7 @@ func listRegistry(s *streams, r *provider.Registry, name, model string, asJSON b
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	b.WriteString("? is doubtful: old, contradicted, or not from the provider itself. What is absent is not known.\n")
+	b.WriteString("? is doubtful: old, contradicted, or not from the provider itself. Missing values are unknown.\n")
 	_, err = s.out.Write([]byte(b.String()))
 	return err
 }

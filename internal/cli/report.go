@@ -26,11 +26,11 @@ func newReport(s *streams) *cobra.Command {
 	var o reportOptions
 	cmd := &cobra.Command{
 		Use:   "report [OUT.jsonl] [--events FILE]",
-		Short: "Print what limited a run, its waits, failures and cost",
-		Long: `Print what limited a run, its waits, failures and cost.
+		Short: "Print the limits, waits, failures and cost of a run",
+		Long: `Print the limits, waits, failures and cost of a run.
 
-Results say what became of the items. With the events that run --events FILE wrote, the report says more about time:
-what held requests up, how much of each limit was used, rejections and pauses. --html writes one page with charts.`,
+Results have the outcome of each item. With the events that run --events FILE wrote, the report shows more about time:
+the causes of waits, the used share of each limit, rejections and pauses. --html writes one page with charts.`,
 		Example: `  sluice report out.jsonl
   sluice report out.jsonl --events events.jsonl --html report.html`,
 		Args: func(_ *cobra.Command, args []string) error {

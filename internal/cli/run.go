@@ -121,7 +121,7 @@ func (o *runOptions) table() []flagGroup {
 			{name: "max-total-tokens", field: countFrom(&o.budget.tokens, 1), help: "Stop before this run uses more tokens"},
 			o.budget.price.flag(),
 			{name: "batch", field: &o.batch, help: "Use the Batch API: half price, within a day", common: true},
-			{name: "cancel", field: &o.cancel, help: "Cancel what is pending at the Batch API", without: "distribute"},
+			{name: "cancel", field: &o.cancel, help: "Cancel pending batches at the Batch API", without: "distribute"},
 			{name: "dry-run", field: &o.rows.dryRun, help: "Print items, cost and time; send nothing", common: true},
 		})},
 		{"Watching", o.watch.flags()},
@@ -354,7 +354,7 @@ func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 	if r.abandoned > 0 {
 		format := "%w, with %d calls open: they may be billed"
 		if r.collector != nil {
-			format = "%w, with %d calls at workers: those go on, and what comes of them is kept for the same command"
+			format = "%w, with %d requests at workers: they continue, and the same command records their results"
 		}
 		end.err = fmt.Errorf(format, end.err, r.abandoned)
 		sum.Error = end.Error()

@@ -77,7 +77,7 @@ func (o *runOptions) checkBatch() error {
 	case o.shared.url != "":
 		return usageError(errors.New("--redis shares limits that do not hold for --batch"), "leave --redis out")
 	case o.cancel && o.rows.dryRun:
-		return usageError(errors.New("--dry-run and --cancel cannot be combined"), "run `sluice status OUT.jsonl` to see what is pending")
+		return usageError(errors.New("--dry-run and --cancel cannot be combined"), "run `sluice status OUT.jsonl` to see pending batches")
 	}
 	if o.via = batch.ViaBatchAPI; o.budget.deadline.text != "" && !o.cancel {
 		o.via = batch.ViaAuto

@@ -32,7 +32,7 @@ func (r *batchRun) warn(e sluice.Event) {
 	case limits.EventCooldownStarted:
 		r.s.errorf("sluice: %s: pauses until %s: %s\n", e.Lane, clock(e.Until, e.At), e.Outcome.Kind)
 	case limits.EventCooldownEnded:
-		r.s.errorf("sluice: %s: goes on\n", e.Lane)
+		r.s.errorf("sluice: %s: resumed\n", e.Lane)
 	case limits.EventThrottled, limits.EventGaveUp:
 		r.s.errorf("sluice: %s: %s: %v\n", e.Lane, e.Call, e.Outcome.Err)
 	}
@@ -84,13 +84,13 @@ func (r *batchRun) watchModel(model string) {
 	defer r.mu.Unlock()
 	if !r.strangers[model] {
 		r.strangers[model] = true
-		r.s.errorf("sluice: warning: %s begins with the limits of %s, which %s has\n", model, s.file.Limits.Model, s.file.Name)
+		r.s.errorf("sluice: warning: %s starts with the limits of %s in %s\n", model, s.file.Limits.Model, s.file.Name)
 	}
 }
 
 // leftOut tells of an upstream, or one of its keys, that gets no calls any more.
 func (r *batchRun) leftOut(l provider.Exclusion) {
-	format := "sluice: upstream %s: goes on without a key: %s\n"
+	format := "sluice: upstream %s: continues without a key: %s\n"
 	switch {
 	case l.Kind == sluice.OK:
 		format = "sluice: upstream %s: %s\n"

@@ -46,15 +46,15 @@ func newServe(s *streams) *cobra.Command {
 		Long: `Serve a gateway in front of providers. A request waits for its turn within the limits, where the provider would answer 429.
 Clients change their base URL; the keys of providers stay here.
 
-Upstreams are those of --config; without them, the provider of --provider, or all providers whose keys are in the
+Upstreams come from --config; without them, from --provider, or from each provider with a key in the
 environment. Flags win over the settings, which are read again when the file changes and on SIGHUP. The first
 interrupt waits for open requests, the second aborts them.`,
-		Example: `  sluice serve          all providers whose keys are in the environment
+		Example: `  sluice serve          each provider with a key in the environment
   OPENAI_BASE_URL=http://127.0.0.1:8787/v1 your-program
   sluice serve --config sluice.yaml --listen 127.0.0.1:9000
-  sluice serve --config sluice.yaml --check       say what would be served, or what is wrong
+  sluice serve --config sluice.yaml --check       check the settings
   sluice serve key alice                          make a key for a tenant of the settings
-  sluice serve --provider sim                     an imitation of a provider, to try it without a key
+  sluice serve --provider sim                     a simulator, to try it without a key
   sluice serve --provider openai-compatible --base-url http://127.0.0.1:8000/v1 --concurrency 32`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runServe(cmd.Context(), s, &o) },
@@ -79,7 +79,7 @@ func (o *serveOptions) table(fs *pflag.FlagSet) []flagGroup {
 			{name: "allow-host", field: &t.hosts, metavar: "NAME", help: "Accept requests for this host name, too (repeatable)"},
 			{name: "queue-timeout", field: &t.deadlines.Queue, metavar: "DURATION", help: "Limit the wait for a turn", common: true},
 			{name: "drain-timeout", field: &t.drain, metavar: "DURATION", help: "Limit how long open requests last after an interrupt"},
-			{name: "check", field: &o.check, help: "Print what would be served, or what is wrong", common: true},
+			{name: "check", field: &o.check, help: "Check the settings and print the configuration", common: true},
 		}},
 		{"Provider", o.account.target()},
 		{"Limits", append(o.account.limits.flags("learned"), redisFlag(&t.redis))},
@@ -87,7 +87,7 @@ func (o *serveOptions) table(fs *pflag.FlagSet) []flagGroup {
 			{name: "access-log", field: &t.access, metavar: "FILE", help: "Write one JSON line per request (-: standard output)"},
 			eventsFlag(&t.events),
 			{name: "metrics", field: &t.watch.metrics, metavar: "ADDR", help: "Serve /metrics and /ui at this address, or none", common: true},
-			{name: "json", field: &o.json, help: "Print what is served as one JSON document"},
+			{name: "json", field: &o.json, help: "Print the configuration as one JSON document"},
 			{name: "verbose", field: &o.verbose, help: "Print more on standard error"},
 		}},
 	}
@@ -217,7 +217,7 @@ func (r *serving) openUpstreams(a *accounts, s *serveSettings) error {
 	listed := len(a.settings.file.Upstreams) > 0 && o.account.provider == "" && o.account.baseURL == ""
 	if r.listed && !listed {
 		return usageError(fmt.Errorf("%s: it has no upstreams any more", a.settings.file.Name),
-			"list the upstreams again, or restart the gateway to serve the providers whose keys are in the environment")
+			"list the upstreams again, or restart the gateway to serve each provider with a key in the environment")
 	}
 	if !listed {
 		ups, err := r.told(a)

@@ -197,7 +197,7 @@ func TestEveryMetricOfTheGatewayMovesAndHasBoundedLabels(t *testing.T) {
 		"tenant": {"amy", "bob", "none"}, "lane": {"house: m-2026", "house: fails", "house: slow", "house: throttles-once", "all: other"},
 		"model": {"m", "fails", "slow", "throttles-once", "other"}, "gen_ai_request_model": {"m", "fails", "slow", "throttles-once", "other"},
 		"gen_ai_operation_name": {"chat"}, "gen_ai_token_type": {"input", "output"}, "direction": {"input", "output"},
-		"dimension": {"rpm", "tpm", "itpm", "otpm", "rpd", "tpd", "concurrency", "unstated"}, "source": {"told"},
+		"dimension": {"rpm", "tpm", "itpm", "otpm", "rpd", "tpd", "concurrency", "unstated"}, "source": {"configured"},
 	}
 	moved := make(map[string]bool)
 	for _, s := range all {

@@ -193,7 +193,7 @@ func wholeLine(f lineFile, text string) error {
 func (l *accessLog) replace() {
 	f, err := openLines(l.name)
 	if err != nil {
-		l.s.errorf("sluice: warning: the access log goes on in the old file: %s\n", err)
+		l.s.errorf("sluice: warning: the access log continues in the old file: %s\n", err)
 		return
 	}
 	if err := l.file.Close(); err != nil {

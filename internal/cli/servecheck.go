@@ -65,7 +65,7 @@ func (r *serving) check() error {
 		return err
 	}
 	if _, err := gateway.New(r.config(a, s)); err != nil {
-		return usageError(err, "mend the settings of serve")
+		return usageError(err, "correct the settings of serve")
 	}
 	a.explainLimits(r.s, r.o.verbose)
 	doc, err := r.describe(&file)
@@ -173,9 +173,9 @@ func (a *accounts) startLimits(p provider.Provider, label string) (map[string]ch
 		case value == 0:
 			continue
 		case a.limits.In(d).N != 0:
-			limit.Source, limit.From = limits.SourceTold, limitFlag(d)
+			limit.Source, limit.From = limits.SourceConfigured, limitFlag(d)
 		case c.Limits.In(d).Period != d.Window():
-			limit.Source, limit.From = limits.SourceTold, from
+			limit.Source, limit.From = limits.SourceConfigured, from
 		case written != nil && *written.At(d) != nil:
 			limit.Source, limit.From = (*written.At(d)).Source, from
 		}
@@ -197,7 +197,7 @@ func (c *checked) print(to func(format string, args ...any)) {
 		}
 		where := fmt.Sprintf("%s at %s, %s", up.Provider, up.BaseURL, keys)
 		if up.Provider == "sim" {
-			where = "an imitation in this process, for trying things out"
+			where = "a simulator in this process, for tests"
 		}
 		row("upstream", fmt.Sprintf("%s: %s", up.Name, where))
 		models := "all of " + up.Provider
@@ -205,7 +205,7 @@ func (c *checked) print(to func(format string, args ...any)) {
 		case up.Models != nil:
 			models = c.list(pairs(up.Models))
 		case up.any:
-			models = "whatever is asked for"
+			models = "any model"
 		}
 		row("  models", models)
 		limits := make([]string, 0, len(up.Limits))
@@ -219,21 +219,21 @@ func (c *checked) print(to func(format string, args ...any)) {
 		row("aliases", strings.Join(pairs(c.Models), ", "))
 	}
 	if c.Shared != nil {
-		row("shared", "quotas, by way of "+c.Shared.URL+"; "+c.Shared.text())
+		row("shared", "limits, by way of "+c.Shared.URL+"; "+c.Shared.text())
 	}
 	if len(c.Tenants) == 0 {
-		row("tenants", "none: whoever reaches the address may call")
+		row("tenants", "none: clients need no key")
 	} else {
 		row("tenants", c.list(c.Tenants)+": clients send a key of theirs")
 	}
 }
 
-// text says what becomes of calls while the engine is gone.
+// text says how requests continue while Redis is away.
 func (c *checkedShared) text() string {
 	if c.FailClosed {
-		return "while that is gone, calls wait"
+		return "while Redis is away, requests wait"
 	}
-	return "while that is gone, calls go on with half of each limit, divided by the members"
+	return "while Redis is away, requests continue with half of each limit, divided by the instances"
 }
 
 // list writes names: all of them to whom checks, and the first to whom serves.

@@ -135,7 +135,7 @@ func (s *serveSettings) check(file *config.File, keyed bool) error {
 		return openToOthers(file, s.listen)
 	}
 	if len(s.tenants) > 0 && stateDir(provider.Provider{}) == "" {
-		return usageError(file.At("serve.tenants", errors.New("there is no state directory to keep in what they spend")), "set XDG_STATE_HOME to a directory")
+		return usageError(file.At("serve.tenants", errors.New("there is no state directory for the record of their spending")), "set XDG_STATE_HOME to a directory")
 	}
 	for _, written := range [...]struct{ flag, field, name string }{{"--access-log", "access_log", s.access}, {"--events", "events", s.events}} {
 		if written.name == "" || written.name == "-" {
@@ -148,7 +148,7 @@ func (s *serveSettings) check(file *config.File, keyed bool) error {
 	}
 	for i, r := range s.routes {
 		if err := r.Check(s.routes[:i]); err != nil {
-			return usageError(file.At(fmt.Sprintf("serve.routes[%d].path", i), err), "docs/serve.md lists what is served, and which of several routes a call has")
+			return usageError(file.At(fmt.Sprintf("serve.routes[%d].path", i), err), "docs/serve.md lists the paths and describes the order of routes")
 		}
 	}
 	return nil

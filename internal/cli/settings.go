@@ -58,7 +58,7 @@ func (f *settingsFlags) open() (*settings, error) {
 		return nil, unread(err, from)
 	}
 	if from != "--config" {
-		s.note(fmt.Sprintf("settings are those of %s, which %s names", file.Name, from))
+		s.note(fmt.Sprintf("settings are read from %s, named by %s", file.Name, from))
 	}
 	s.file, s.registry, s.tier = file, file.Registry(), cmp.Or(f.tier, file.Tier)
 	return s, nil
@@ -70,7 +70,7 @@ func unread(err error, from string) error {
 	if !ok {
 		return usageError(fmt.Errorf("%s: %w", from, err), "name a file that can be read")
 	}
-	return usageError(wrong, "%s", cmp.Or(wrong.Hint(), "mend the line; docs/providers.md and docs/serve.md show how such a file looks"))
+	return usageError(wrong, "%s", cmp.Or(wrong.Hint(), "correct the line; docs/providers.md and docs/serve.md have examples"))
 }
 
 // Apply sets the limits of c, for an account at p. Flags win over the file, and that over the tier, each where it states

@@ -25,7 +25,7 @@ func TestSnapshotsAreOfTheirModel(t *testing.T) {
 // Flags win over the file, and the file over the tier, each for its own limits alone.
 func TestEachLimitIsOfTheNearestThatStatesIt(t *testing.T) {
 	written := &config.Limits{Each: limits.Each[*config.Limit]{
-		RPM:  &config.Limit{Value: 10, Source: limits.SourceTold},
+		RPM:  &config.Limit{Value: 10, Source: limits.SourceConfigured},
 		ITPM: &config.Limit{Value: 20, Source: limits.SourceMeasured},
 		OTPM: &config.Limit{Value: 25, Source: limits.SourceMeasured},
 		TPD:  &config.Limit{Value: 30, Source: limits.SourceHeader},

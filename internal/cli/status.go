@@ -55,7 +55,7 @@ state.`,
 		},
 	}
 	redis := o.shared.flag()
-	redis.help, redis.common = "Show what is shared by this Redis", true
+	redis.help, redis.common = "Show the limits and jobs shared by this Redis", true
 	define(cmd, flagGroup{"Output", []flag{
 		redis,
 		{name: "watch", field: &o.watch, help: "Print it again every second until the run ends", common: true},
@@ -85,7 +85,7 @@ const statusKilled = "killed"
 func (o *statusOptions) run(ctx context.Context, s *streams, name string) error {
 	if o.shared.url != "" {
 		if name != "" {
-			return usageError(errors.New("--redis is about what many share, and an output about one run"), "leave one of them out")
+			return usageError(errors.New("--redis and an output cannot be combined"), "leave one of them out")
 		}
 		return o.runShared(ctx, s)
 	}
@@ -155,11 +155,11 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 			hint: "name the output of a run, as its -o does; `sluice status` lists the runs of a directory"}
 	}
 	if err != nil {
-		return nil, &exitError{code: exitFailed, err: err, hint: "the output is whole, and the same run command goes on where it stopped; that makes a new state"}
+		return nil, &exitError{code: exitFailed, err: err, hint: "the output is intact, and the same run command resumes the run; that makes a new state"}
 	}
 	st := &runStatus{Output: output, Status: string(state.Status), Reason: state.Reason, State: &state}
 	if st.Parts, err = partsOf(&state); err != nil {
-		warn("%s: what it says of batches cannot be read: %v", path, err)
+		warn("%s: its batches cannot be read: %v", path, err)
 	}
 	if st.ended() {
 		st.Hint = cmp.Or(pendingHint(st.Parts), st.leftHint(time.Now()))
@@ -174,7 +174,7 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 			st.recorded = n
 		}
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			st.Hint = "what is recorded is whole: " + st.resumeHint(time.Now())
+			st.Hint = "recorded results are intact: " + st.resumeHint(time.Now())
 		}
 	}
 	return st, nil
@@ -210,7 +210,7 @@ func failures(s *work.State) int { return s.Failed + s.AlreadyFailed }
 func (st *runStatus) leftHint(now time.Time) string {
 	switch {
 	case st.State.Status == work.CalledOff:
-		return "the run command without --cancel does what is left"
+		return "the run command without --cancel does the remaining items"
 	case st.State.Status != work.Completed:
 		return st.resumeHint(now)
 	case failures(st.State) > 0:
@@ -222,9 +222,9 @@ func (st *runStatus) leftHint(now time.Time) string {
 // resumeHint names the command that continues a run, and says what it does about a limit that is not over.
 func (st *runStatus) resumeHint(now time.Time) string {
 	if st.paused(now) {
-		return fmt.Sprintf("the same %s command waits until then and goes on; with --ignore-pause it does not wait", st.command())
+		return fmt.Sprintf("the same %s command waits until then and resumes the run; with --ignore-pause it does not wait", st.command())
 	}
-	return fmt.Sprintf("the same %s command goes on where it stopped", st.command())
+	return fmt.Sprintf("the same %s command resumes the run", st.command())
 }
 
 // command is the command whose run it is.

@@ -143,9 +143,9 @@ func (st *sharedStatus) block() []string {
 	case e.Durable:
 		kept = "append-only file"
 	case e.Version == "": // then it tells nothing of what it keeps, either
-		kept = "of whose append-only file it tells nothing"
+		kept = "append-only file unknown"
 	}
-	lines := []string{fmt.Sprintf("%s: %s %s, %s, %s", st.URL, e.Name, cmp.Or(e.Version, "of a version that it does not tell"), e.Mode, kept)}
+	lines := []string{fmt.Sprintf("%s: %s %s, %s, %s", st.URL, e.Name, cmp.Or(e.Version, "version unknown"), e.Mode, kept)}
 	row := func(name, format string, args ...any) {
 		lines = append(lines, fmt.Sprintf("  %-10s %s", name, fmt.Sprintf(format, args...)))
 	}
@@ -217,7 +217,7 @@ func (j *jobStatus) rows(line func(string), row func(name, format string, args .
 	case c.Alive:
 		row("collector", "%s (pid %d)", c.Host, c.PID)
 	default:
-		row("collector", "%s (pid %d) is gone: the same command there, or elsewhere with the same files, goes on", c.Host, c.PID)
+		row("collector", "%s (pid %d) is gone: resume with the same command there, or elsewhere with the same files", c.Host, c.PID)
 	}
 	row("items", "%s queued, %s at workers, %s delayed, %s to be recorded; %s done", group(j.Queued), group(j.Held), group(j.Delayed),
 		group(j.Results), group(j.Done))

@@ -39,7 +39,7 @@ func newStress(s *streams) *cobra.Command {
 		Use:   "stress --level " + strings.Join(stress.Levels(), "|"),
 		Short: "Load agents that share few slots, and check the promises",
 		Long: `Load agents that share few slots, and check the promises: no slot is lost, no request waits for ever, each agent gets its
-share, a cancelled request leaves no trace, and counts equal what was sent.
+share, a cancelled request leaves no trace, and counts equal the requests sent.
 
   conservative   one agent, then one after the other
   aggressive     as many agents as slots, then more, then many more

@@ -50,9 +50,9 @@ func (o *stressOptions) conclude(s *streams, res *stress.Result, err error) erro
 // hint says how to find out why a threshold was missed.
 func (o *stressOptions) hint() string {
 	if o.events == "" {
-		return "docs/stress.md says what each row means; --events FILE keeps what happened, and sluice report --events FILE shows it"
+		return "docs/stress.md explains the rows; --events FILE keeps the events, and sluice report --events FILE shows them"
 	}
-	return "docs/stress.md says what each row means; sluice report --events " + shellQuote(o.events) + " shows what happened"
+	return "docs/stress.md explains the rows; sluice report --events " + shellQuote(o.events) + " shows the events"
 }
 
 // words makes words of a name.
@@ -82,7 +82,7 @@ func (o *stressOptions) ending(err error) error {
 // printStress prints the table.
 func (s *streams) printStress(d *stress.Result) error {
 	var b strings.Builder
-	where := "the imitation"
+	where := "the simulator"
 	if d.Endpoint != "" {
 		where = d.Model + " at " + d.Endpoint
 	}

@@ -156,7 +156,7 @@ func (r retold) text(named bool) (said []string) {
 		said = append(said, begin+": nothing changed")
 	}
 	if r.began {
-		said = append(said, begin+": limits that are not told there, but learned, are taken at the start alone")
+		said = append(said, begin+": only configured limits are re-read; others are read at the start")
 	}
 	return said
 }
@@ -181,7 +181,7 @@ func (s *settings) reread(f *settingsFlags) (next *settings, said []string, err 
 		return nil, nil, err
 	}
 	if next.file.DiffersFrom(s.file) {
-		said = append(said, next.file.Name+": only its limits are re-read; what else changed there holds from the next start")
+		said = append(said, next.file.Name+": only its limits are re-read; other changes apply from the next start")
 	}
 	return next, said, nil
 }

@@ -81,7 +81,7 @@ func (a *accounts) openUpstreams(attempts int, say func(provider.Exclusion)) err
 		cfg.Upstreams = append(cfg.Upstreams, made)
 	}
 	if ups.Upstreams, err = provider.NewUpstreams(cfg); err != nil {
-		return usageError(err, "mend the upstream in %s; docs/providers.md shows how such a file looks", a.settings.file.Name)
+		return usageError(err, "correct the upstream in %s; docs/providers.md has an example", a.settings.file.Name)
 	}
 	a.upstreams = ups
 	return nil
@@ -200,7 +200,7 @@ func (a *accounts) upstreamScheduler(label string, first *provider.Upstream, ups
 	name := strings.TrimPrefix(label, "=")
 	if other, taken := ups.labels[c.Name]; taken {
 		return nil, usageError(fmt.Errorf("%s: %s and %s have the same address and key", a.settings.file.Name, other, name),
-			"give both the same account, whose limits they share")
+			"give both the same account, so that they share its limits")
 	}
 	ups.labels[c.Name] = name
 	return a.schedulerOf(c, first.Provider, label)

@@ -22,7 +22,7 @@ func autoWords(a *forecast.Auto) string {
 	case a.WaitS == nil:
 		return "all goes by batch, which may come after the deadline: live calls can do none before it"
 	}
-	return fmt.Sprintf("all goes by batch; what has no answer in %s is called live: all of it would take about %s", span(a.WaitS.Duration), took)
+	return fmt.Sprintf("all items go by batch; items without a result after %s are sent live: all of them would take about %s", span(a.WaitS.Duration), took)
 }
 
 // printVia writes it for people, as rows below those of live calls.
@@ -42,7 +42,7 @@ func printVia(s *streams, v *forecast.Via) {
 		s.row("batches", "%s", text)
 	}
 	if v.Pending.Batches > 0 {
-		s.row("pending", "%s in %s of earlier runs, which are taken up and not handed over again: what stands above counts them, too",
+		s.row("pending", "%s in %s of earlier runs, which are resumed and not submitted again: the figures above include them",
 			count(v.Requests, "request"), countBatches(v.Batches))
 	}
 	if v.Auto != nil {

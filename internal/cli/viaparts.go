@@ -86,14 +86,14 @@ func (f *partFigures) words(now time.Time) string {
 	return text
 }
 
-// left says what goes on at the provider when a run stops; "" if nothing does.
+// left names the batches that continue at the provider when a run stops; "" if there are none.
 func (f *partFigures) left(now time.Time) string {
 	if f == nil || f.running == 0 {
 		return ""
 	}
-	verb := "go on"
+	verb := "continue"
 	if f.running == 1 {
-		verb = "goes on"
+		verb = "continues"
 	}
 	text := fmt.Sprintf("%s with %s %s at the provider", countBatches(f.running), count(f.runs, "request"), verb)
 	if f.Expires.After(now) {
@@ -166,5 +166,5 @@ func pendingHint(all []parts.Status) string {
 	case f.Lost == f.Pending:
 		return countBatches(f.Lost) + " lost: the same run command looks again, and with --redo lost pays for them again"
 	}
-	return "the same run command takes up what is pending, and with --cancel calls it off"
+	return "the same run command collects pending batches, and with --cancel cancels them"
 }

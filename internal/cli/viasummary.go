@@ -78,10 +78,10 @@ func (e *exitError) explainPending(all []batch.Part, o *runOptions) {
 	}
 	e.err = fmt.Errorf(join, e.err, text)
 	if o.cancel { // it is what is hinted otherwise
-		e.hint = cmp.Or(e.hint, "the same command goes on with it: "+o.command())
+		e.hint = cmp.Or(e.hint, "resume with the same command: "+o.command())
 		return
 	}
-	e.hint = cmp.Or(e.hint, "the same command takes up what is pending: "+o.command()) + "; with --cancel it calls off what is pending"
+	e.hint = cmp.Or(e.hint, "the same command collects pending batches: "+o.command()) + "; with --cancel it cancels them"
 }
 
 // calledOff says what a run left that called off what was pending: was is how many parts that were.

@@ -38,7 +38,7 @@ func newWorker(s *streams) *cobra.Command {
 		Short: "Send the requests of runs with --distribute at the same Redis",
 		Long: `Send the requests of runs with --distribute, of this host and others, at the same Redis or Valkey.
 
-Key, address, headers and limits are those of the worker; requests, attempts and timeouts those of the run. Workers with
+The worker sets key, address, headers and limits; the run sets requests, attempts and timeouts. Workers with
 the same key and address share one limit. They can start and stop at any time: another worker takes the items of one
 that died. The first interrupt waits for open requests and returns the others, the second aborts them.`,
 		Example: `  sluice worker --redis redis://10.0.0.5

@@ -23,7 +23,7 @@ func TestLimitsAreReadFromYAMLAndJSON(t *testing.T) {
 	want := &config.Limits{
 		Provider: "openai", Model: "gpt-4o",
 		Each: limits.Each[*config.Limit]{
-			RPM:         &config.Limit{Value: 500, Source: limits.SourceTold},
+			RPM:         &config.Limit{Value: 500, Source: limits.SourceConfigured},
 			TPM:         &config.Limit{Value: 30000, Source: limits.SourceHeader, Confidence: 0.9, At: at},
 			Concurrency: &config.Limit{Value: 12, Source: limits.SourceMeasured},
 		},
@@ -177,10 +177,10 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"limits:\n  requests: [100]\n", `f.yaml:2: limits.requests: want a text`},
 		{"limits:\n  burst_seconds: 0\n", `f.yaml:2: limits.burst_seconds: 0 is not a number of seconds`},
 		{"limits:\n  rpm: many\n", `f.yaml:2: limits.rpm: want a number`},
-		{"limits:\n  rpm: {value: 3}\n", `f.yaml:2: limits.rpm.source: "" is not one of told`},
+		{"limits:\n  rpm: {value: 3}\n", `f.yaml:2: limits.rpm.source: "" is not one of configured`},
 		{"limits:\n  rpm: {value: 3, source: heard}\n", `f.yaml:2: limits.rpm.source: "heard"`},
-		{"limits:\n  rpm: {value: 3, source: told, confidence: 2}\n", `f.yaml:2: limits.rpm.confidence: 2`},
-		{"limits:\n  rpm: {value: 3, source: told, at: yesterday}\n", `f.yaml:2: limits.rpm.at: want an instant`},
+		{"limits:\n  rpm: {value: 3, source: configured, confidence: 2}\n", `f.yaml:2: limits.rpm.confidence: 2`},
+		{"limits:\n  rpm: {value: 3, source: configured, at: yesterday}\n", `f.yaml:2: limits.rpm.at: want an instant`},
 		{"limits:\n  rpm: [1]\n", `f.yaml:2: limits.rpm: `},
 		{"limits: [{rpm: 1}]\n", `f.yaml:1: limits: `},
 		{"providers:\n  - name: x\n    tiers:\n      - {tier: a, rpm: 99999999999999999999}\n", `f.yaml:4: providers[0].tiers[0].rpm: `},
@@ -300,8 +300,8 @@ func genLimit(whole bool) *rapid.Generator[*config.Limit] {
 		}
 		l := &config.Limit{
 			Value: float64(rapid.IntRange(1, 1e12).Draw(t, "value")),
-			Source: rapid.SampledFrom([]limits.Source{limits.SourceTold, limits.SourceRegistry, limits.SourceHeader,
-				limits.SourceRefusal, limits.SourceMeasured, limits.SourceAtLeast}).Draw(t, "source"),
+			Source: rapid.SampledFrom([]limits.Source{limits.SourceConfigured, limits.SourceRegistry, limits.SourceHeader,
+				limits.SourceRejection, limits.SourceMeasured, limits.SourceAtLeast}).Draw(t, "source"),
 			Confidence: rapid.Float64Range(0, 1).Draw(t, "confidence"),
 		}
 		if !whole {
@@ -352,7 +352,7 @@ func FuzzParse(f *testing.F) {
 		"providers:\n  - name: x\n    base_url: http://a/v1\n    tiers:\n      - {tier: a, rpm: 3}\n",
 		"upstreams:\n  - {provider: openai, key_file: k, base_url: 'https://${PATH}/v1'}\nserve:\n  listen: 127.0.0.1:0\n  hosts: [$${a}]\n",
 		"serve: {models: {a: b}, deadlines: {queue: 1m}, max_body_memory: 1MiB}\n",
-		`{"limits":{"rpm":{"value":1,"source":"told"}}}`, "limits:\r\n  rpm: 1\r\n", "\xef\xbb\xbf# x\n",
+		`{"limits":{"rpm":{"value":1,"source":"configured"}}}`, "limits:\r\n  rpm: 1\r\n", "\xef\xbb\xbf# x\n",
 	} {
 		f.Add([]byte(text))
 	}

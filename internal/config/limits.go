@@ -67,7 +67,7 @@ type Limit struct {
 // UnmarshalYAML reads a number, or all of it.
 func (l *Limit) UnmarshalYAML(n ast.Node) error {
 	if _, ok := n.(ast.ScalarNode); ok {
-		*l = Limit{Source: limits.SourceTold}
+		*l = Limit{Source: limits.SourceConfigured}
 		return yaml.NodeToValue(n, &l.Value)
 	}
 	var all struct {
@@ -118,7 +118,7 @@ const (
 // nothing states a limit.
 func (l *Limits) Split() (told, start sluice.Limits) {
 	of := func(limit *Limit) *sluice.Limits {
-		if limit.Source == limits.SourceTold {
+		if limit.Source == limits.SourceConfigured {
 			return &told
 		}
 		return &start
@@ -173,7 +173,7 @@ func (l *Limits) check() (field string, err error) {
 			continue
 		}
 		none = false
-		if limit := *l.At(d); limit != nil && limit.Source == limits.SourceTold {
+		if limit := *l.At(d); limit != nil && limit.Source == limits.SourceConfigured {
 			return d.WindowName(), fmt.Errorf("%s limits the %s, too: leave one of them out", d, d.WindowName())
 		}
 	}
@@ -189,8 +189,8 @@ func (l *Limit) check() (part string, err error) {
 		return ".confidence", fmt.Errorf("%v is not between 0 and 1", l.Confidence)
 	}
 	switch l.Source {
-	case limits.SourceTold, limits.SourceRegistry, limits.SourcePublished, limits.SourceHeader, limits.SourceRefusal, limits.SourceMeasured, limits.SourceAtLeast:
+	case limits.SourceConfigured, limits.SourceRegistry, limits.SourcePublished, limits.SourceHeader, limits.SourceRejection, limits.SourceMeasured, limits.SourceAtLeast:
 		return "", nil
 	}
-	return ".source", fmt.Errorf("%q is not one of told, registry, published, header, refusal, measured, verified-at-least", l.Source)
+	return ".source", fmt.Errorf("%q is not one of configured, registry, published, header, rejection, measured, verified-at-least", l.Source)
 }

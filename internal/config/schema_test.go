@@ -111,7 +111,7 @@ func TestTheSchemaAcceptsWhatIsRead(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "limits: {burst_seconds: 0.5}", "limits: {requests: 100/10s}", "limits: {rpm: {value: 5, source: measured, at: 2026-01-01T00:00:00Z}}", "providers: []", "upstreams: []", "serve: {}",
-		"prefer: cost", "serve: {drain_timeout: 1h2m3.5s, max_body_memory: 1 GiB}", "serve: {allow_host: ['a:80', '[::1]']}", "serve: {tenants: []}",
+		"prefer: cost", "serve: {drain_timeout: 1h2m3.5s, max_body_memory: 1 GiB}", "serve: {allow_host: ['a:80', '[::1]']}", "serve: {tenants: []}", "serve: {metrics: none}", "providers: [{name: x, dialect: cohere, headers: [{dimension: concurrency, limit: a, remaining: b}]}]",
 	} {
 		if _, err := config.Parse("x", []byte(text)); err != nil {
 			t.Errorf("%s is not read: %v", text, err)
@@ -129,13 +129,13 @@ func TestTheSchemaRefusesWrongShapes(t *testing.T) {
 	tenant := "serve: {tenants: [{name: a, key_sha256: " + sum + ", "
 	for _, text := range []string{
 		"unknown: 1", "limits: {}", "limits: {tmp: 3}", "limits: {rpm: 0}", "limits: {rpm: 1.5}", "limits: {rpm: many}", "limits: {rpm: [1]}", "limits: {requests: 5}", "limits: {tokens: 5/m}", "limits: 5",
-		"limits: {rpm: {value: 3}}", "limits: {rpm: {value: 3, source: heard}}", "limits: {rpm: {value: 3, source: told, confidence: 2}}",
-		"limits: {rpm: {value: 3, source: told, at: yesterday}}", "limits: {rpm: {value: 3, source: told, on: 1}}", "limits: {burst_seconds: 1e9}",
+		"limits: {rpm: {value: 3}}", "limits: {rpm: {value: 3, source: heard}}", "limits: {rpm: {value: 3, source: configured, confidence: 2}}",
+		"limits: {rpm: {value: 3, source: configured, at: yesterday}}", "limits: {rpm: {value: 3, source: configured, on: 1}}", "limits: {burst_seconds: 1e9}",
 		"limits: {provider: openai}", "providers: openai", "providers: {house: {}}", "providers: [house]", "providers: [{aliases: [a]}]",
 		"providers: [{name: x, base_url: 'ftp://a'}]", "providers: [{name: x, bas_url: a}]", "providers: [{name: x, key_env: [not-a-variable]}]",
 		"providers: [{name: x, key_optional: perhaps}]", "providers: [{name: x, tiers: [{tier: a, rpm: -1}]}]", "providers: [{name: x, tiers: [{tier: a, rpm: 1.5}]}]",
 		"providers: [{name: x, dialect: french}]", "providers: [{name: x, charge: maybe}]", "providers: [{name: x, chat_bound: length}]",
-		"providers: [{name: x, untrusted_waits: [{wait: long, probe: 1m}]}]", "providers: [{name: x, headers: [{what: a}]}]", "providers: [{name: x, auth: {heder: a}}]",
+		"providers: [{name: x, untrusted_waits: [{wait: long, probe: 1m}]}]", "providers: [{name: x, headers: [{what: a}]}]", "providers: [{name: x, headers: [{dimension: concurrent, limit: a, remaining: b}]}]", "providers: [{name: x, headers: [{dimension: rpm, limit: a}]}]", "providers: [{name: x, auth: {heder: a}}]",
 		"providers: [{name: x, codes: [a]}]", "upstreams: {}", "upstreams: [{name: a}]", up + "nmae: a}]", up + "name: a b}]", up + "account: a/b}]", up + "key: abc}]",
 		up + "base_url: 'ftp://a'}]", up + "base_url: 'http://a/?b'}]", up + "key_env: not-a-variable}]", up + "key_env: [not-a-variable]}]", up + "key_env: A, key_file: b}]",
 		up + "models: 7}]", up + "models: []}]", up + "models: {}}]", up + "models: {a: ''}}]", up + "limits: {rpm: 0}}]", up + "limits: {rpm: 1, model: a}}]",

@@ -35,7 +35,7 @@ upstreams:
 	want := []config.Upstream{
 		{Name: "openai", Provider: "openai", Models: config.Models{"gpt-4o": "gpt-4o", "gpt-4o-mini": "gpt-4o-mini"}, KeyEnv: config.Names{"MY_KEY"}},
 		{Name: "openai-2", Provider: "openai", Account: "acme", Models: config.Models{"small": "gpt-4o-mini"}, KeyEnv: config.Names{"KEY_1", "KEY_2"},
-			Limits: &config.Limits{Each: limits.Each[*config.Limit]{RPM: &config.Limit{Value: 500, Source: limits.SourceTold}}}, PriceIn: &in, PriceOut: &out},
+			Limits: &config.Limits{Each: limits.Each[*config.Limit]{RPM: &config.Limit{Value: 500, Source: limits.SourceConfigured}}}, PriceIn: &in, PriceOut: &out},
 		{Name: "own", Provider: "house", Models: config.Models{"gpt-4o": "llama"}},
 		{Name: "anthropic", Provider: "anthropic"},
 	}

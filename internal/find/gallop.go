@@ -280,7 +280,7 @@ func (s *search) said(v *volley) (reason, bool) {
 		switch {
 		case !v.replies[i].refused():
 		case o.Dimension == limits.Concurrency && o.Limit > 0:
-			s.h.cap(float64(o.Limit), limits.SourceRefusal)
+			s.h.cap(float64(o.Limit), limits.SourceRejection)
 			return bySlots, true
 		case o.Dimension == limits.Concurrency:
 			s.h.cap(float64(v.admitted()), limits.SourceMeasured)

@@ -43,7 +43,7 @@ func newHypotheses(cfg *Config, m *measurements) *hypotheses {
 	h := &hypotheses{m: m, workers: cfg.MaxWorkers, chargeFrom: SourceUnknown, real: newReal(cfg)}
 	for d, told := range cfg.Told.All() {
 		if *told > 0 {
-			h.limits[d].Finding = Finding{Value: float64(*told), Source: limits.SourceTold, At: time.Now()}
+			h.limits[d].Finding = Finding{Value: float64(*told), Source: limits.SourceConfigured, At: time.Now()}
 		}
 	}
 	// The protocol of OpenAI tells nothing of its server.
@@ -79,7 +79,7 @@ func (h *hypotheses) absorb() (changed []limits.Dimension) {
 		e := heard[of]
 		d := e.dimension()
 		was := h.limits[d].Finding
-		if e.Limit <= 0 || h.sure(d) && was.Source != e.source && (e.source != limits.SourceHeader || was.Source == limits.SourceTold) {
+		if e.Limit <= 0 || h.sure(d) && was.Source != e.source && (e.source != limits.SourceHeader || was.Source == limits.SourceConfigured) {
 			continue
 		}
 		h.limits[d].Finding = Finding{Value: float64(e.Limit), Source: e.source, At: e.at}
@@ -123,7 +123,7 @@ func (h *hypotheses) stated(s *shape, r *reply) {
 	if !r.refused() || o.Dimension != limits.Tokens || o.Requested <= 0 || h.chargeFrom != SourceUnknown || declared < 3*int64(in) {
 		return
 	}
-	h.charge, h.chargeFrom = limits.ChargeActual, limits.SourceRefusal
+	h.charge, h.chargeFrom = limits.ChargeActual, limits.SourceRejection
 	if o.Requested >= declared*9/10 {
 		h.charge = limits.ChargeDeclared
 	}

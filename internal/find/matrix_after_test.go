@@ -131,7 +131,7 @@ func scheduler(p provider.Provider, found *find.Result) sluice.Config {
 	}
 	set := func(d limits.Dimension, f find.Finding) {
 		bounds := &c.Start
-		if f.Source == limits.SourceTold {
+		if f.Source == limits.SourceConfigured {
 			bounds = &c.Limits
 		}
 		if f.Known() && (f.Source != limits.SourceAtLeast || d == limits.Concurrency) {

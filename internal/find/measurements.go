@@ -109,7 +109,7 @@ func (m *measurements) hear(real bool, r *reply) (end error) {
 		}
 	}
 	if e, ok := m.heard[o.Dimension]; r.refused() && o.Limit > 0 && (!ok || e.source != limits.SourceHeader) {
-		m.heard[o.Dimension] = evidence{limits.Reading{Dimension: o.Dimension, Limit: o.Limit}, limits.SourceRefusal, r.done, e.period, false}
+		m.heard[o.Dimension] = evidence{limits.Reading{Dimension: o.Dimension, Limit: o.Limit}, limits.SourceRejection, r.done, e.period, false}
 	}
 	return end
 }

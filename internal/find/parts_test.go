@@ -91,7 +91,7 @@ func TestTheTightestHypothesisBindsTheAnswer(t *testing.T) {
 			limits.Requests: of(300, limits.SourceMeasured), limits.OutputTokens: of(48_000, limits.SourceHeader),
 		}, 3.92, BoundTokens, Binding{limits.OutputTokens, 400, 4, 0.02}},
 		{"a cap", map[limits.Dimension]hypothesis{
-			limits.Requests: of(300, limits.SourceMeasured), limits.Concurrency: of(7, limits.SourceRefusal),
+			limits.Requests: of(300, limits.SourceMeasured), limits.Concurrency: of(7, limits.SourceRejection),
 		}, 7, BoundConcurrency, Binding{}},
 		{"nothing", nil, 100, BoundWorkers, Binding{}},
 	} {

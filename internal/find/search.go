@@ -234,7 +234,7 @@ func (s *search) weigh(ctx context.Context) error {
 	cameBack := limit / 60 * (now.at.Sub(before.at).Seconds() + s.m.of[tinyCall].took.least)
 	switch {
 	case r.outcome.TooLarge:
-		s.h.charge, s.h.chargeFrom = limits.ChargeDeclared, limits.SourceRefusal
+		s.h.charge, s.h.chargeFrom = limits.ChargeDeclared, limits.SourceRejection
 	case !r.accepted() || now.at != r.done:
 	case used >= 0.5*float64(declared):
 		s.h.charge, s.h.chargeFrom = limits.ChargeDeclared, limits.SourceHeader

@@ -138,9 +138,9 @@ func (f Finding) per(d limits.Dimension) string {
 func (f Finding) source() string {
 	switch f.Source {
 	case limits.SourceHeader:
-		return "told by headers"
-	case limits.SourceRefusal:
-		return "told by refusals"
+		return "stated by headers"
+	case limits.SourceRejection:
+		return "stated by rejections"
 	case limits.SourceAtLeast:
 		return "verified at least"
 	case limits.SourceMeasured:

@@ -81,7 +81,7 @@ func (b *bucket) rate() float64 { return b.Value / window(b.Dimension) }
 
 // whole lets a configured window be used at once.
 func (b *bucket) whole() {
-	if k := &b.promise; k.n > 0 && k.period != b.Dimension.Window() && b.Source == limits.SourceTold {
+	if k := &b.promise; k.n > 0 && k.period != b.Dimension.Window() && b.Source == limits.SourceConfigured {
 		b.cap, b.drain.pace = k.n, math.Inf(1)
 	}
 }
@@ -102,14 +102,14 @@ func (b *bucket) spaced() float64 {
 // nothing. A configured limit replaces one that the provider stated only if it is lower. The size changes with the limit unless a header
 // showed it.
 func (b *bucket) believe(l limits.Limit) (changed bool) {
-	configured, stated := l.Source == limits.SourceTold, b.Source == limits.SourceHeader || b.Source == limits.SourceRefusal
+	configured, stated := l.Source == limits.SourceConfigured, b.Source == limits.SourceHeader || b.Source == limits.SourceRejection
 	switch {
 	case b.Value == 0:
 	case configured && stated && l.Value >= b.Value, !configured && l.At.Before(b.At):
 		return false
 	case l.Value == b.Value && !configured:
 		b.At = l.At
-		if b.Source != limits.SourceTold {
+		if b.Source != limits.SourceConfigured {
 			b.Source, b.Confidence = l.Source, max(b.Confidence, l.Confidence)
 		}
 		return false
@@ -159,7 +159,7 @@ func (b *bucket) few() float64 { return startSlots / b.rate() }
 // trusted sets the trust in the limit after a rejection that agrees with it, and the confidence of one that was learned from rejections.
 func (b *bucket) trusted(at time.Time, trust time.Duration) {
 	b.trust = trust
-	if b.Source == limits.SourceMeasured || b.Source == limits.SourceRefusal {
+	if b.Source == limits.SourceMeasured || b.Source == limits.SourceRejection {
 		b.At, b.Confidence = at, confidenceOf(trust)
 	}
 }

@@ -67,7 +67,7 @@ func (b *buckets) configure(now time.Time, d limits.Dimension, configured limits
 	each.promise, each.paced = k, false
 	each.ceiling, each.author, each.doubt = ceiling, 0, nil
 	if ceiling == 0 {
-		if each.Source == limits.SourceTold {
+		if each.Source == limits.SourceConfigured {
 			each.Source = limits.SourceStart
 		}
 		return false
@@ -362,7 +362,7 @@ func (b *buckets) changed(now time.Time, d limits.Dimension) {
 // report reports the configured limits of a new lane.
 func (b *buckets) report(now time.Time) {
 	for _, each := range b.each {
-		if each.Source == limits.SourceTold {
+		if each.Source == limits.SourceConfigured {
 			b.changed(now, each.Dimension)
 		}
 	}
@@ -407,7 +407,7 @@ func (b *buckets) exceed(now time.Time, bound limits.Dimension) {
 		return
 	}
 	each := b.each[bound]
-	empty := each.Source != limits.SourceTold && b.book.level(now, bound) < 2*max(1, b.mean[bound])
+	empty := each.Source != limits.SourceConfigured && b.book.level(now, bound) < 2*max(1, b.mean[bound])
 	if each.exceed(now, empty) {
 		b.resize(now, bound)
 	}
@@ -489,10 +489,10 @@ func (b *buckets) exceeded(t *Ticket) *limits.Limit {
 	for _, d := range [...]limits.Dimension{limits.Tokens, limits.OutputTokens, limits.TokensPerDay} {
 		each := b.each[d]
 		limit := each.Value
-		if each.Source == limits.SourceTold && each.promise.n > 0 {
+		if each.Source == limits.SourceConfigured && each.promise.n > 0 {
 			limit = each.promise.n
 		}
-		if limit > 0 && float64(t.Call.Cost.MaxOutput) > limit && (each.Source == limits.SourceTold ||
+		if limit > 0 && float64(t.Call.Cost.MaxOutput) > limit && (each.Source == limits.SourceConfigured ||
 			each.Source != limits.SourceMeasured && (each.Source != limits.SourceHeader || t.Throttles > 0) && each.Confidence >= sure && !each.At.Before(b.opened)) {
 			return &each.Limit
 		}
@@ -567,7 +567,7 @@ func (b *buckets) snapshot(now time.Time) (out []limits.BucketSnapshot) {
 			s.Claims.Observed = s.Limit
 		}
 		if g := b.book.guards[d]; g != nil && each.ceiling > 0 && each.ceiling < each.Value {
-			s.Limit, s.Source, s.Level, s.Cap = int64(each.ceiling), limits.SourceTold, min(s.Level, g.left(now)), min(s.Cap, cmp.Or(g.size(), g.n))
+			s.Limit, s.Source, s.Level, s.Cap = int64(each.ceiling), limits.SourceConfigured, min(s.Level, g.left(now)), min(s.Cap, cmp.Or(g.size(), g.n))
 		}
 		out = append(out, s)
 	}

@@ -40,7 +40,7 @@ func (b *buckets) disprove(now time.Time, t *Ticket) {
 	b.success = (b.success + 1) % len(b.successes)
 	for _, each := range b.perMinute() {
 		old := each.Source.Observed() && each.At.Before(b.opened)
-		if (each.Source == limits.SourceRefusal || old) && !b.plausible(t, each.Dimension, each.Value) {
+		if (each.Source == limits.SourceRejection || old) && !b.plausible(t, each.Dimension, each.Value) {
 			b.replace(now, each, each.configured(), each.header.ignored)
 		}
 		if q := each.doubt; q != nil && q.disproved(t.sent, t.cost[each.Dimension], each.rate()) {
@@ -71,7 +71,7 @@ func (b *bucket) configured() limits.Limit {
 	if b.ceiling == 0 {
 		return limits.Limit{Dimension: b.Dimension}
 	}
-	return limits.Limit{Dimension: b.Dimension, Value: b.ceiling, Source: limits.SourceTold, Confidence: 1}
+	return limits.Limit{Dimension: b.Dimension, Value: b.ceiling, Source: limits.SourceConfigured, Confidence: 1}
 }
 
 // suspect returns the limit that a rejection shows to be used up although its level shows room; AnyDimension if there is none. It is a

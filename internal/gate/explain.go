@@ -230,7 +230,7 @@ func (b *buckets) stated(now time.Time, t *Ticket, o *limits.Outcome, d limits.D
 		b.reserves.requested(d, o.Requested, t.Call.Cost)
 	}
 	if !b.each[d].header.seen {
-		b.believe(now, t, limits.Limit{Dimension: d, Value: float64(o.Limit), Source: limits.SourceRefusal, At: t.sent,
+		b.believe(now, t, limits.Limit{Dimension: d, Value: float64(o.Limit), Source: limits.SourceRejection, At: t.sent,
 			Confidence: confidenceOf(firstStated)})
 	}
 	return true

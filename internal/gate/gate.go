@@ -462,7 +462,7 @@ func (g *Gate) waitFor(now time.Time, l *lane, cost, guarded *limits.Vector) (lo
 	for d := range l.buckets.book.budgets {
 		if wait := l.buckets.book.lacks(now, limits.Dimension(d), cost[d]); wait > 0 {
 			longest = longest.or(delay{wait, limits.Dimension(d)})
-			if l.buckets.each[d].Source == limits.SourceTold {
+			if l.buckets.each[d].Source == limits.SourceConfigured {
 				configured = configured.or(delay{wait, limits.Dimension(d)})
 			}
 		}

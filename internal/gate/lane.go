@@ -55,7 +55,7 @@ func newLane(now time.Time, g *Gate, name string) *lane {
 	}
 	l.buckets.report(now)
 	if l.slots.ceiling > 0 {
-		l.changed(now, limits.Concurrency, float64(l.slots.ceiling), limits.SourceTold)
+		l.changed(now, limits.Concurrency, float64(l.slots.ceiling), limits.SourceConfigured)
 	}
 	return l
 }

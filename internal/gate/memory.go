@@ -72,7 +72,7 @@ func (l *lane) memory(now time.Time) Memory {
 		}
 	}
 	if s := &l.slots; s.refused {
-		m.Limits = append(m.Limits, limits.Limit{Dimension: limits.Concurrency, Value: float64(s.n()), Source: limits.SourceRefusal, At: s.cutAt.Round(0)})
+		m.Limits = append(m.Limits, limits.Limit{Dimension: limits.Concurrency, Value: float64(s.n()), Source: limits.SourceRejection, At: s.cutAt.Round(0)})
 	}
 	for d, g := range l.buckets.book.guards {
 		if g != nil {

@@ -75,7 +75,7 @@ func TestALimitIsForgottenADayAfterItsLastEvidence(t *testing.T) {
 	for _, l := range []limits.Limit{
 		{Dimension: limits.Requests, Value: 600, Source: limits.SourceMeasured, Confidence: 0.99},
 		{Dimension: limits.Tokens, Value: 6000, Source: limits.SourceHeader, Confidence: 1},
-		{Dimension: limits.Concurrency, Value: 3, Source: limits.SourceRefusal},
+		{Dimension: limits.Concurrency, Value: 3, Source: limits.SourceRejection},
 	} {
 		l.At = epoch0
 		m, now := gate.Memory{SavedAt: epoch0, Limits: []limits.Limit{l}}, epoch0.Add(time.Hour)

@@ -140,7 +140,7 @@ func TestHeadersCorrectALimitThatIsKnownBefore(t *testing.T) {
 				r.sleep(time.Hour)
 				want, source := header, limits.SourceHeader
 				if most := cfg.Limits.RPM; most > 0 && int64(most) < want { // the configured limit binds
-					want, source = int64(most), limits.SourceTold
+					want, source = int64(most), limits.SourceConfigured
 				}
 				if b := r.budget(limits.Requests); b.Limit != want || b.Source != source || b.Level > float64(want) {
 					t.Errorf("header %d: %+v", header, b)

@@ -20,7 +20,7 @@ func TestPublishedLimitsPrecedeStartValuesAndFollowConfiguredOnes(t *testing.T) 
 	r.release(r.acquire(limits.Call{}), limits.Outcome{})
 	for d, want := range map[limits.Dimension]limits.BucketSnapshot{
 		limits.Requests:     {Limit: 600, Source: limits.SourcePublished, Claims: limits.Claims{Published: 600}},
-		limits.Tokens:       {Limit: 9000, Source: limits.SourceTold, Claims: limits.Claims{Configured: 9000, Published: 5000}},
+		limits.Tokens:       {Limit: 9000, Source: limits.SourceConfigured, Claims: limits.Claims{Configured: 9000, Published: 5000}},
 		limits.InputTokens:  {Limit: 4000, Source: limits.SourceHeader, Claims: limits.Claims{Observed: 4000}},
 		limits.OutputTokens: {Limit: 700, Source: limits.SourceStart},
 	} {
@@ -74,7 +74,7 @@ func TestRejectionsCorrectPublishedLimits(t *testing.T) {
 	r.release(r.acquire(limits.Call{}), limits.Outcome{Kind: limits.RateLimit, Dimension: limits.Requests, Limit: 200, Wait: 600 * time.Millisecond})
 	r.sleep(time.Minute)
 	r.g.SetPublished(r.now, of(limits.Limits{RPM: 600}))
-	if b := r.budget(limits.Requests); b.Limit != 200 || b.Source != limits.SourceRefusal {
+	if b := r.budget(limits.Requests); b.Limit != 200 || b.Source != limits.SourceRejection {
 		t.Errorf("%+v, want the limit of the rejection", b)
 	}
 }

@@ -259,7 +259,7 @@ func (l *lane) throttled(now time.Time, t *Ticket, o *limits.Outcome) {
 		return
 	case o.Dimension == limits.Concurrency && (t.open > 1 || o.Limit > 0):
 		l.slots.refuse(now, t, l.flight.open, true, int(o.Limit))
-		l.changed(now, limits.Concurrency, float64(l.slots.n()), limits.SourceRefusal)
+		l.changed(now, limits.Concurrency, float64(l.slots.n()), limits.SourceRejection)
 		return
 	}
 	d, ok := l.buckets.explain(now, t, o)

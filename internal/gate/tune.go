@@ -62,7 +62,7 @@ func (l *lane) configure(now time.Time, configured limits.Limits) {
 	}
 	l.slots.configure(configured.Concurrency)
 	if configured.Concurrency > 0 {
-		l.changed(now, limits.Concurrency, float64(l.slots.n()), limits.SourceTold)
+		l.changed(now, limits.Concurrency, float64(l.slots.n()), limits.SourceConfigured)
 	}
 }
 

@@ -79,7 +79,7 @@ func TestToldLimitsAreSaidAlsoWhereNothingMeetsThem(t *testing.T) {
 		r.release(r.acquire(limits.Call{Lane: lane}), limits.Outcome{})
 		r.sleep(time.Second)
 	}
-	want := []string{"m rpm 600 told", "m concurrency 4 told", "n rpm 600 told", "n concurrency 4 told"}
+	want := []string{"m rpm 600 configured", "m concurrency 4 configured", "n rpm 600 configured", "n concurrency 4 configured"}
 	if got := r.toldLimits(); !slices.Equal(got, want) {
 		t.Errorf("told: %q, want %q", got, want)
 	}
@@ -138,7 +138,7 @@ func TestCeilingsThatAreToldAndThenRemoved(t *testing.T) {
 	// Told again, they hold again.
 	r.g.SetLimits(r.now, all, all)
 	r.drain()
-	if l := r.laneNamed("m"); l.Slots != 2 || l.Budgets[0].Source != limits.SourceTold || l.Budgets[0].Limit != 600 {
+	if l := r.laneNamed("m"); l.Slots != 2 || l.Budgets[0].Source != limits.SourceConfigured || l.Budgets[0].Limit != 600 {
 		t.Errorf("%+v", l)
 	}
 }

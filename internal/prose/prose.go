@@ -42,7 +42,7 @@ func Number(n float64) string {
 	return fmt.Sprintf("%.3g", n)
 }
 
-// Source returns the source of a limit, with what other sources say of the limit if the provider publishes it.
+// Source returns the source of a limit, with the values of other sources if the provider publishes the limit.
 func Source(source limits.Source, c limits.Claims) string {
 	text, others := string(source), [...]struct {
 		name  string
@@ -53,7 +53,7 @@ func Source(source limits.Source, c limits.Claims) string {
 	}
 	sign := "; "
 	for _, other := range others {
-		if other.value > 0 {
+		if other.value > 0 && other.name != string(source) {
 			text, sign = text+sign+other.name+" "+Group(other.value), ", "
 		}
 	}

@@ -185,7 +185,7 @@ func (l *laneSeen) throttle(e *sluice.Event, b *Bin, x time.Duration) {
 	l.use(x, limits.Requests, -1) // it was refused, and cost nothing
 	l.thrown(e.At)
 	if d := e.Outcome.Dimension; e.Outcome.Limit > 0 && e.Outcome.Limit != l.limits[d].value { // else it was known before, from elsewhere
-		l.limit(x, d, known{value: e.Outcome.Limit, source: limits.SourceRefusal})
+		l.limit(x, d, known{value: e.Outcome.Limit, source: limits.SourceRejection})
 	}
 }
 

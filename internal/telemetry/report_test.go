@@ -214,7 +214,7 @@ func TestALimitIsKnownFromWhereItWasFirst(t *testing.T) {
 	r := fromFiles(t, nil, s.Bytes())
 	var text strings.Builder
 	check(t, r.WriteText(&text))
-	for _, want := range []string{"of rpm 600 (header)", "of tpm 900 (refusal)", "2 (1 rpm, 1 tpm) in 1 episode, 120,000 an hour"} {
+	for _, want := range []string{"of rpm 600 (header)", "of tpm 900 (rejection)", "2 (1 rpm, 1 tpm) in 1 episode, 120,000 an hour"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("want %q in %s", want, text.String())
 		}

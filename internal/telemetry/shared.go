@@ -27,7 +27,7 @@ type refusals struct{ lanes, calls, refused int }
 
 // Add takes in one limit of one lane, and reports whether it is such a limit by what was seen so far.
 func (s *SharedLimits) Add(u LimitUse) bool {
-	if u.Refused == 0 || u.Share >= 0.5 || u.Source == string(limits.SourceTold) {
+	if u.Refused == 0 || u.Share >= 0.5 || u.Source == string(limits.SourceConfigured) {
 		return false
 	}
 	if s.seen == nil {

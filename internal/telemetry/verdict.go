@@ -138,8 +138,8 @@ func (r *Report) help() string {
 	if used, ok := r.Run.used(name); ok && used < declared*share {
 		return fmt.Sprintf("Answers used %s of it alone: requests declare more output (max_tokens) than they get, and are held back for that. A smaller one would help, or a higher tier.", prose.Percent(used))
 	}
-	if r.Run.source(name) == limits.SourceTold {
-		return fmt.Sprintf("That limit was told: a higher --%s would help, if the account has it.", name)
+	if r.Run.source(name) == limits.SourceConfigured {
+		return fmt.Sprintf("You configured that limit: a higher --%s would help, if the account has it.", name)
 	}
 	return "A higher tier would help."
 }

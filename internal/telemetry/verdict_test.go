@@ -31,7 +31,7 @@ func TestModelsThatShareALimitAreToldOf(t *testing.T) {
 	}{
 		"two models":                   {"n", "header", 20, true},
 		"one model":                    {"m", "header", 20, false},
-		"a limit that was told":        {"n", "told", 20, false},
+		"a limit that is configured":   {"n", "configured", 20, false},
 		"models that use it by halves": {"n", "header", 500, false},
 	} {
 		t.Run(name, func(t *testing.T) {
