@@ -129,7 +129,7 @@ func (d *dryRun) addVia(via *forecast.Via, o *runOptions, to *targets, deadline 
 	if o.via == batch.ViaAuto && !deadline.IsZero() {
 		for _, l := range d.Models {
 			if l.TimeS == nil {
-				why := fmt.Sprintf("no limit of %s at %s is known, and auto weighs live calls against --deadline: set it by --rpm or --config", l.Model, l.Provider)
+				why := fmt.Sprintf("the limit of %s at %s is unknown, and --deadline compares the batch with live requests: set --rpm", l.Model, l.Provider)
 				d.Assumed = append(d.Assumed, plan.Assumption{What: limits.Requests.String(), Value: number(forecast.PresumedRPM), Why: why})
 			}
 		}
@@ -155,7 +155,7 @@ func (d *dryRun) print(s *streams) error {
 		s.row("assumed", "%s %s: %s", assumed.What, assumed.Value, assumed.Why)
 	}
 	for _, unknown := range d.Unknown {
-		s.row("not known", "%s", unknown)
+		s.row("unknown", "%s", unknown)
 	}
 	if d.Hint != "" {
 		s.errorf("hint: %s\n", d.Hint)
@@ -199,7 +199,7 @@ func (d *dryRun) printModels(s *streams) error {
 		}
 		for _, p := range l.Places {
 			if limits := limitParts(plan.LimitMap(p.Lane.Limits)); len(limits) > 0 {
-				s.row("limits", "%s at %s begins with %s", l.Model, p.Name, strings.Join(limits, ", "))
+				s.row("limits", "%s at %s starts with %s", l.Model, p.Name, strings.Join(limits, ", "))
 			}
 		}
 	}
@@ -224,7 +224,7 @@ func orUnknown(n *int64) string {
 func costWords(c *forecast.Cost) string {
 	switch {
 	case c == nil:
-		return "not known"
+		return "unknown"
 	case c.Most == nil:
 		return fmt.Sprintf("%s for the input, plus the output", dollars(c.Least))
 	case *c.Most == c.Least:
@@ -245,7 +245,7 @@ func shortCost(c *forecast.Cost) string {
 
 func timeWords(seconds *float64, boundBy string) string {
 	if seconds == nil {
-		return "not known"
+		return "unknown"
 	}
 	text := "about " + shortTime(seconds)
 	if boundBy != "" {

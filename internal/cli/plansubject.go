@@ -186,8 +186,8 @@ func (o *planOptions) priceOf(s *streams, t *provider.Tier, p provider.Provider,
 }
 
 // howToFind is how to find limits that are not published.
-const howToFind = "find them out with sluice find --model M --output-file FILE and say --config FILE, " +
-	"or read them in the provider's console or in the headers of an answer, and tell them with --rpm, --tpm and so on"
+const howToFind = "measure them with sluice find --model M --output-file FILE and use --config FILE, " +
+	"or read them in the provider's console and set --rpm and --tpm"
 
 // tiersWith names the tiers that have limits for the model, or for any if it is "".
 func tiersWith(r *provider.Registry, account provider.Provider, model string) []string {
@@ -222,16 +222,16 @@ func noLimits(r *provider.Registry, account provider.Provider, model string) err
 	switch {
 	case len(names) == 1:
 		return usageError(fmt.Errorf("no limit is known: for %s, only limits of tier %s are published", cmp.Or(model, account.Name), names[0]),
-			"give --tier %s if that is the tier of your account. Or %s", names[0], find)
+			"set tier %s if it is the tier of your account (plan: --tier; run: the field tier of --config). Or %s", names[0], find)
 	case len(names) > 0:
 		return usageError(fmt.Errorf("which tier of %s? Its limits differ: %s", account.Name, strings.Join(names, ", ")),
-			"say --tier %s or another, as the provider's console says. Or %s", names[0], find)
+			"set the tier that the provider's console shows, such as %s (plan: --tier; run: the field tier of --config). Or %s", names[0], find)
 	case account.Name != "" && model != "":
 		return usageError(fmt.Errorf("no limit is known: none are published for %s of %s", model, account.Name), find)
 	case account.Name != "":
 		return usageError(fmt.Errorf("no limit is known: none are published for %s", account.Name), find)
 	case model != "":
-		return usageError(fmt.Errorf("no limit is known: model %q is of no provider that is recognised", model), "say --provider and --tier. Or %s", find)
+		return usageError(fmt.Errorf("no limit is known: model %q is of no provider that is recognised", model), "set --provider, and its tier. Or %s", find)
 	}
-	return usageError(errors.New("no limit is known: neither a provider nor limits are named"), "say --provider and --tier. Or %s", find)
+	return usageError(errors.New("no limit is known: neither a provider nor limits are named"), "set --provider, and its tier. Or %s", find)
 }

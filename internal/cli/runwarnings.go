@@ -103,14 +103,14 @@ func (r *batchRun) leftOut(l provider.Exclusion) {
 // noteFields tells which fields of rows are sent and which are kept, if there are any beside the prompt's own.
 func noteFields(s *streams, fields batch.PromptFields) {
 	if len(fields.Sent)+len(fields.Kept) > 0 {
-		s.errorf("sluice: sends %s; keeps %s as metadata\n", namesOf(fields.Sent), namesOf(fields.Kept))
+		s.errorf("sluice: fields sent in requests: %s; copied to results: %s\n", namesOf(fields.Sent), namesOf(fields.Kept))
 	}
 }
 
 // namesOf lists the first few names of fields.
 func namesOf(names []string) string {
 	if len(names) == 0 {
-		return "no other field"
+		return "none"
 	}
 	const most = 8
 	if more := len(names) - most; more > 0 {

@@ -46,7 +46,7 @@ func printVia(s *streams, v *forecast.Via) {
 			count(v.Requests, "request"), countBatches(v.Batches))
 	}
 	if v.Auto != nil {
-		s.row("auto", "%s", autoWords(v.Auto))
+		s.row("deadline", "%s", autoWords(v.Auto))
 	}
 }
 
@@ -55,7 +55,7 @@ func viaCost(v *forecast.Via) string {
 	price := v.Accounts[0].Price
 	alike := !slices.ContainsFunc(v.Accounts, func(b *forecast.Batches) bool { return b.Price != price })
 	if v.Cost == nil && alike && price > 0 {
-		return fmt.Sprintf("not known, but for %s of the live price", prose.Percent(price))
+		return fmt.Sprintf("unknown: %s of the live price", prose.Percent(price))
 	}
 	return costWords(v.Cost)
 }
