@@ -114,7 +114,6 @@ type Config struct {
 	Changed     Changed // what happens to lines whose request changed
 	Limit       int     // only the first so many lines with a request; 0 is all
 
-	Order  Order  // of the lines of the output
 	Budget Budget // stops the run when it is spent
 
 	// Dedupe makes one call for all lines whose requests are equal: the others, and lines that are equal to one with a good
@@ -238,7 +237,7 @@ func Open(cfg Config) (*Batch, error) {
 	b.input = in
 	if err = cmp.Or(in.differsFrom(cfg.Output), checkPlain(cfg.Output)); err == nil {
 		b.journal, err = work.OpenJournal(cfg.Output, work.JournalConfig{
-			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Aside: cfg.Order == OrderInput, Reread: cfg.Dedupe,
+			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Reread: cfg.Dedupe,
 			Synced: b.synced(), Logger: cfg.Logger,
 		})
 	}
@@ -302,7 +301,7 @@ func (b *Batch) prepare() error {
 		Name:     "run",
 		Failed:   b.failed,
 		OnResult: b.onResult(),
-		Conclude: b.conclude(),
+		Conclude: b.via.conclude,
 		Pauses:   b.cfg.Pauses,
 		Logger:   b.log,
 	})

@@ -34,8 +34,6 @@ func (cfg *Config) check() (fill, error) {
 		return wrong("Timeout", errors.New("is negative"))
 	case cfg.Changed > ChangedKeep:
 		return wrong("Changed", errUnknown)
-	case cfg.Order > OrderInput:
-		return wrong("Order", errUnknown)
 	case cfg.Sync > work.SyncNone:
 		return wrong("Sync", errUnknown)
 	}

@@ -94,13 +94,8 @@ func (in *input) close() {
 
 // differsFrom refuses an output that is the input.
 func (in *input) differsFrom(output string) error {
-	if in.file == nil {
-		return nil
-	}
-	for _, name := range []string{output, work.AsidePath(output)} {
-		if in.file.Is(name) {
-			return &ConfigError{Field: "Output", Err: errors.New("is the input")}
-		}
+	if in.file != nil && in.file.Is(output) {
+		return &ConfigError{Field: "Output", Err: errors.New("is the input")}
 	}
 	return nil
 }

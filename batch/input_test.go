@@ -350,7 +350,6 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"BaseURL":   func(c *batch.Config) { c.BaseURL = "ftp://x" },
 		"Format":    func(c *batch.Config) { c.Format = 9 },
 		"Changed":   func(c *batch.Config) { c.Changed = 9 },
-		"Order":     func(c *batch.Config) { c.Order = 9 },
 		"Sync":      func(c *batch.Config) { c.Sync = 9 },
 	} {
 		cfg := f.config(t, &stub{})

@@ -53,9 +53,6 @@ func meet(t *testing.T, luck *rand.Rand) error {
 	if m.perhaps() {
 		cfg.Cache = filepath.Join(t.TempDir(), "cache")
 	}
-	if m.perhaps() {
-		cfg.Order = batch.OrderInput
-	}
 	if luck.IntN(3) == 0 {
 		in, err := os.Open(f.in)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -413,5 +414,18 @@ func TestChangedHasNames(t *testing.T) {
 	}
 	if c.UnmarshalText([]byte("drop")) == nil {
 		t.Error("a word that there is not was read")
+	}
+}
+
+func TestARunOfNothingLeavesAnEmptyOutput(t *testing.T) {
+	f := newFiles(t, "\n")
+	if _, err := run(t, f.config(t, &stub{})); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(f.out + "*"); len(left) != 3 { // with the state and its backup
+		t.Errorf("left %v", left)
+	}
+	if info, err := os.Stat(f.out); err != nil || info.Size() != 0 {
+		t.Errorf("%v, %v", info, err)
 	}
 }
