@@ -124,10 +124,6 @@ type Config struct {
 	// the same provider at the same address, gets that answer without a call. "" keeps none. Several processes may share it.
 	Cache string
 
-	// WarmUp lets the first of the calls whose prompts begin with the same long text go alone, so that a provider that
-	// keeps beginnings of prompts has this one when the others come.
-	WarmUp bool
-
 	Sync    SyncMode
 	Workers int // maximum items of a model that are handled at once. Default 16,384; the Scheduler sets the pace
 

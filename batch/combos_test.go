@@ -276,7 +276,7 @@ func (h *saga) plan(peaceful, patient bool) *plan {
 		costly: coin(2), sort: 1 + luck.IntN(2), results: make(map[string]work.Result), own: make(map[int]int)}
 	p.cfg = batch.Config{
 		Input: h.files.in, Output: h.files.out, Transport: h.oracle, Changed: h.changed,
-		Check: h.rules[p.sort].Check, Feedback: coin(2), Dedupe: coin(2), WarmUp: coin(2), RetryFailed: peaceful || patient || coin(3),
+		Check: h.rules[p.sort].Check, Feedback: coin(2), Dedupe: coin(2), RetryFailed: peaceful || patient || coin(3),
 		Timeout: time.Hour, Sync: work.SyncNone, OnResult: p.note, Budget: batch.Budget{Attempts: h.attempts},
 	}
 	if coin(2) {
@@ -322,9 +322,9 @@ func (p *plan) budget(coin func(int) bool) {
 // String is the plan for people.
 func (p *plan) String() string {
 	c := &p.cfg
-	return fmt.Sprintf("%d items, stdin %v, changed %d, upstreams %v, attempts %d, feedback %v, dedupe %v, cache %v, warm-up %v, "+
+	return fmt.Sprintf("%d items, stdin %v, changed %d, upstreams %v, attempts %d, feedback %v, dedupe %v, cache %v, "+
 		"retry failed %v, sort %d, workers %d, limit %d, budget %+v, faults %.2f, end %s at %s", len(p.items), p.stdin, c.Changed,
-		p.upstreams, p.attempts, c.Feedback, c.Dedupe, c.Cache != "", c.WarmUp, c.RetryFailed, p.sort, c.Workers, c.Limit, c.Budget, p.faults, p.end, p.at)
+		p.upstreams, p.attempts, c.Feedback, c.Dedupe, c.Cache != "", c.RetryFailed, p.sort, c.Workers, c.Limit, c.Budget, p.faults, p.end, p.at)
 }
 
 // note is told of each result.

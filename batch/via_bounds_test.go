@@ -22,7 +22,6 @@ func TestViaRefusesWhatItCannotDo(t *testing.T) {
 		change func(*batch.Config)
 	}{
 		{"Via", func(c *batch.Config) { c.Input, c.Stdin = "-", strings.NewReader(chats(1)) }},
-		{"Via", func(c *batch.Config) { c.WarmUp = true }},
 		{"Via", func(c *batch.Config) { c.Remote = noRemote{} }},
 		{"Via", func(c *batch.Config) { c.Upstreams = &provider.Upstreams{} }},
 		{"Via", func(c *batch.Config) { c.Via = 7 }},

@@ -99,8 +99,6 @@ func (cfg *Config) checkVia() error {
 		return wrong("needs one provider: among several, nobody chooses for a whole batch")
 	case cfg.Remote != nil:
 		return wrong("has nothing to distribute: a batch's calls are made by the provider")
-	case cfg.WarmUp:
-		return wrong("cannot warm up: the provider says when the calls of a batch are made")
 	case cfg.Via == ViaAuto && !cfg.Budget.Deadline.IsZero() && cfg.Batches.LiveTime == nil && !cfg.Batches.Cancel:
 		return &ConfigError{Field: "Batches", Err: errors.New("LiveTime is missing, by which auto keeps to a deadline")}
 	case min(cfg.Batches.Requests, cfg.Batches.Tokens) < 0 || cfg.Batches.Bytes < 0 || min(cfg.Batches.Poll, cfg.Batches.Grace) < 0:
