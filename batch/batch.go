@@ -37,12 +37,9 @@ const (
 
 // Config shapes a Batch. Input, Output and Scheduler are what it needs.
 type Config struct {
-	Input  string    // path; "-" is Stdin
+	Input  string    // path; "-" is Stdin. A .csv or .tsv is a table; gzip is unpacked
 	Stdin  io.Reader // for Input "-". Its last Read may outlive a run that is stopped
 	Output string    // path of the results
-
-	// Format is how the input is parted into rows. One compressed by gzip is unpacked whatever its format.
-	Format Format
 
 	// Template makes the prompt of each row, in place of one that it has. It has the syntax of text/template. The row's members
 	// are its fields; a line of plain text is the field line. TemplateName names it in errors.

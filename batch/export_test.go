@@ -70,7 +70,7 @@ func ParseRecording(line []byte) (Recording, error) { return parseRecording(line
 
 // ReadFields reads one line as FieldsOf does.
 func ReadFields(line []byte, number int) InputFields {
-	return inputFields(newFieldReader(), rows.Row{Line: work.Line{Number: number, Bytes: line}})
+	return inputFields(rows.NewFieldReader(), rows.Row{Line: work.Line{Number: number, Bytes: line}})
 }
 
 // SpoilTwin makes a line of a set look as if only half of its hash were that of the others.

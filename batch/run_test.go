@@ -405,18 +405,6 @@ func TestProgressAndStop(t *testing.T) {
 	})
 }
 
-func TestChangedHasNames(t *testing.T) {
-	var c batch.Changed
-	for name, want := range map[string]batch.Changed{"redo": batch.ChangedRedo, "keep": batch.ChangedKeep, "": batch.ChangedRefused} {
-		if err := c.UnmarshalText([]byte(name)); err != nil || c != want {
-			t.Errorf("%q: %d, error %v", name, c, err)
-		}
-	}
-	if c.UnmarshalText([]byte("drop")) == nil {
-		t.Error("a word that there is not was read")
-	}
-}
-
 func TestARunOfNothingLeavesAnEmptyOutput(t *testing.T) {
 	f := newFiles(t, "\n")
 	if _, err := run(t, f.config(t, &stub{})); err != nil {

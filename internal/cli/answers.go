@@ -156,7 +156,7 @@ func (p *answerPrinter) print(w io.Writer) error {
 	var err error
 	if p.o.input != "" {
 		if p.o.format == "csv" {
-			if names, err = fieldNames(p.o.input, fieldsOf(batch.FieldsOf(p.o.input, batch.FormatByName))); err != nil {
+			if names, err = fieldNames(p.o.input, fieldsOf(batch.FieldsOf(p.o.input))); err != nil {
 				return &inputFileError{err}
 			}
 		}
@@ -221,7 +221,7 @@ func (p *answerPrinter) inOrderOfResults(form answerForm) error {
 // inOrderOfInput prints the results of the input's items.
 func (p *answerPrinter) inOrderOfInput(form answerForm) error {
 	found := 0
-	for in, err := range batch.FieldsOf(p.o.input, batch.FormatByName) {
+	for in, err := range batch.FieldsOf(p.o.input) {
 		if err != nil {
 			return &inputFileError{err}
 		}
