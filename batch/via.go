@@ -40,7 +40,6 @@ func (v *Via) UnmarshalText(text []byte) error {
 type Batches struct {
 	Requests int           // most requests of a part
 	Bytes    int64         // most bytes of a part's file
-	Tokens   int           // most tokens of input that are enqueued at once at an account. 0: as many as it takes
 	Poll     time.Duration // longest between two looks at a batch. Default 1 min
 	Grace    time.Duration // how long a batch may take to be found after it was made. Default 30 s
 
@@ -48,10 +47,6 @@ type Batches struct {
 	// for. Without it they are left to do, and the run ends with a *LostError. With Cancel they are given up: left to do, with
 	// nothing pending of them.
 	Resubmit bool
-
-	// Delete has the files of requests and results deleted at the provider once their answers are recorded. What cannot be
-	// deleted is warned of, and stays.
-	Delete bool
 
 	// Cancel has the run submit nothing and call off what is pending: what is done by then is recorded.
 	Cancel bool

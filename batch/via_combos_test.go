@@ -191,7 +191,7 @@ func (j *journey) config(peaceful, patient bool) (batch.Config, string, time.Dur
 		cfg.Check = j.check
 	}
 	cfg.Batches.Poll, cfg.Batches.Grace = time.Minute, 30*time.Second
-	cfg.Batches.Requests, cfg.Batches.Delete = 1+luck.IntN(30), coin(4)
+	cfg.Batches.Requests = 1 + luck.IntN(30)
 	cfg.Batches.LiveTime = func(requests, _ int) time.Duration { return time.Duration(requests) * time.Second }
 	cfg.Price = func(provider.Provider, string) *provider.Price { return provider.FlatPrice(priceIn, priceOut) }
 	cfg.Key = func(provider.Provider) (string, error) { return sentinelKey, nil }

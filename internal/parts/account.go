@@ -18,7 +18,6 @@ const lane = "batch-api"
 const (
 	mostCalls  = 4                      // to an account's Batch API at once: each may carry a file
 	throttles  = 1 << 20                // of one call: there is a day's time
-	tidyTime   = time.Minute            // for the removal of files
 	firstLook  = 500 * time.Millisecond // at a batch after it was made; doubles up to Terms.Poll
 	firstPoll  = 5 * time.Second
 	longRefuse = 5 * time.Minute // longest wait for room that others take up
@@ -67,7 +66,7 @@ func Least[N int | int64](x, y N) N {
 func (d *Desk) roomOf(a *account) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return Least(a.room, d.cfg.Terms.Tokens)
+	return a.room
 }
 
 // call makes a call when the account's gate lets it, and again while it fails in a way that passes.

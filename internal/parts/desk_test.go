@@ -28,9 +28,8 @@ type bench struct {
 	again bool
 	log   *slog.Logger
 
-	remove bool
-	got    map[string]int // results by member
-	parts  int            // that were merged
+	got   map[string]int // results by member
+	parts int            // that were merged
 }
 
 func newBench(t *testing.T) *bench {
@@ -50,7 +49,7 @@ func (b *bench) open() *parts.Desk {
 func (b *bench) tryOpen() (*parts.Desk, error) {
 	return parts.Open(parts.Config{
 		APIs: map[string]batchapi.API{"acme": b.api}, Known: map[string]provider.BatchAPI{"acme": b.known},
-		Dir: b.dir, Saved: b.saved, Terms: b.terms, Resubmit: b.again, Remove: b.remove, Logger: b.log,
+		Dir: b.dir, Saved: b.saved, Terms: b.terms, Resubmit: b.again, Logger: b.log,
 		Save: func(s []byte) error { b.saved, b.saves = s, b.saves+1; return nil },
 	})
 }

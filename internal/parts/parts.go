@@ -39,10 +39,6 @@ type Config struct {
 	// looked for once more before.
 	Resubmit bool
 
-	// Remove has the files of requests and results deleted at the provider once a part is merged, or is over without any. What
-	// cannot be deleted is warned of by its ids, and stays.
-	Remove bool
-
 	Terms    Terms
 	Observer sluice.Observer // of the calls to the APIs, whose lane is "batch-api"; nil is nobody
 	Logger   *slog.Logger    // nil discards
@@ -52,7 +48,6 @@ type Config struct {
 type Terms struct {
 	Requests int           // most requests of a part
 	Bytes    int64         // most bytes of its file
-	Tokens   int           // most tokens of input that are enqueued at an account at once. 0: what refusals say
 	Poll     time.Duration // longest between two looks at a batch. Default 1 min
 	Grace    time.Duration // how long a batch may take to be found after it was made. Default 30 s
 }
