@@ -38,10 +38,8 @@ func (v *Via) UnmarshalText(text []byte) error {
 
 // Batches shape the parts of a run that go through Batch APIs. The zero value is what each provider allows.
 type Batches struct {
-	Requests int           // most requests of a part
-	Bytes    int64         // most bytes of a part's file
-	Poll     time.Duration // longest between two looks at a batch. Default 1 min
-	Grace    time.Duration // how long a batch may take to be found after it was made. Default 30 s
+	Poll  time.Duration // longest between two looks at a batch. Default 1 min
+	Grace time.Duration // how long a batch may take to be found after it was made. Default 30 s
 
 	// Resubmit has requests submitted again whose answers the provider has lost or no longer keeps, though they were paid
 	// for. Without it they are left to do, and the run ends with a *LostError. With Cancel they are given up: left to do, with

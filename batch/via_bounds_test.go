@@ -27,7 +27,7 @@ func TestViaRefusesWhatItCannotDo(t *testing.T) {
 		{"Via", func(c *batch.Config) { c.Via = 7 }},
 		{"Via", func(c *batch.Config) { c.Via, c.Batches.Cancel = batch.ViaLive, true }},
 		{"Via", func(c *batch.Config) { c.Provider.Batches = provider.BatchAPI{} }},
-		{"Batches", func(c *batch.Config) { c.Batches.Requests = -1 }},
+		{"Batches", func(c *batch.Config) { c.Batches.Poll = -1 }},
 		{"Batches", func(c *batch.Config) { c.Via, c.Budget.Deadline = batch.ViaAuto, time.Now().Add(time.Hour) }},
 	} {
 		f := newFiles(t, chats(1))
@@ -63,7 +63,7 @@ func TestALineThatNoBatchTakesIsRecordedOrLive(t *testing.T) {
 		for _, via := range []batch.Via{batch.ViaBatchAPI, batch.ViaAuto} {
 			f := newFiles(t, chats(3)+large)
 			cfg, sent := f.viaConfig(t, sim.Config{Latency: -1})
-			cfg.Via, cfg.Batches.Bytes = via, 9000
+			cfg.Via, cfg.Provider.Batches.Bytes = via, 9000
 			rep, err := run(t, cfg)
 			if err != nil || rep.Left() != 0 {
 				t.Fatalf("%v: %+v, %v", via, rep.Report, err)
@@ -121,7 +121,7 @@ func TestEqualLinesInPartsKeepTheirOwn(t *testing.T) {
 		c := hour()
 		c.Batches.ExpireEvery = 3
 		cfg, sent := f.viaConfig(t, c)
-		cfg.Batches.Requests = 1
+		cfg.Provider.Batches.Requests = 1
 		abandon(t, cfg, 10*time.Minute)
 		cfg.Dedupe = true
 		rep, err := run(t, cfg)
@@ -224,7 +224,7 @@ func TestALineThatTellsOfTheAccountStopsTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t, chats(30))
 		cfg, sent := f.viaConfig(t, sim.Config{})
-		cfg.Batches.Requests = 10
+		cfg.Provider.Batches.Requests = 10
 		spent := true
 		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
 			resp, err := sent.RoundTrip(r)

@@ -191,7 +191,7 @@ func (j *journey) config(peaceful, patient bool) (batch.Config, string, time.Dur
 		cfg.Check = j.check
 	}
 	cfg.Batches.Poll, cfg.Batches.Grace = time.Minute, 30*time.Second
-	cfg.Batches.Requests = 1 + luck.IntN(30)
+	cfg.Provider.Batches.Requests = 1 + luck.IntN(30)
 	cfg.Batches.LiveTime = func(requests, _ int) time.Duration { return time.Duration(requests) * time.Second }
 	cfg.Price = func(provider.Provider, string) *provider.Price { return provider.FlatPrice(priceIn, priceOut) }
 	cfg.Key = func(provider.Provider) (string, error) { return sentinelKey, nil }
@@ -247,7 +247,7 @@ func (j *journey) run(peaceful, patient bool) (done bool, err error) {
 	j.files.input(j.t, j.text())
 	cfg, end, at := j.config(peaceful, patient)
 	j.log = append(j.log, fmt.Sprintf("%d items, via %v, dedupe %v, cache %v, retry %v, limit %d, cancel %v, requests %d, budget %+v, end %s at %s",
-		len(j.items), cfg.Via, cfg.Dedupe, cfg.Cache != "", cfg.RetryFailed, cfg.Limit, cfg.Batches.Cancel, cfg.Batches.Requests, cfg.Budget, end, at))
+		len(j.items), cfg.Via, cfg.Dedupe, cfg.Cache != "", cfg.RetryFailed, cfg.Limit, cfg.Batches.Cancel, cfg.Provider.Batches.Requests, cfg.Budget, end, at))
 	before, err := j.read()
 	if err != nil {
 		return false, err

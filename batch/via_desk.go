@@ -101,7 +101,7 @@ func (cfg *Config) checkVia() error {
 		return wrong("has nothing to distribute: a batch's calls are made by the provider")
 	case cfg.Via == ViaAuto && !cfg.Budget.Deadline.IsZero() && cfg.Batches.LiveTime == nil && !cfg.Batches.Cancel:
 		return &ConfigError{Field: "Batches", Err: errors.New("LiveTime is missing, by which auto keeps to a deadline")}
-	case cfg.Batches.Requests < 0 || cfg.Batches.Bytes < 0 || min(cfg.Batches.Poll, cfg.Batches.Grace) < 0:
+	case min(cfg.Batches.Poll, cfg.Batches.Grace) < 0:
 		return &ConfigError{Field: "Batches", Err: errors.New("has a number that is negative")}
 	}
 	return nil
@@ -161,11 +161,7 @@ func (v *via) openDesk(kept []byte, stand []parts.Status) error {
 	terms := &b.cfg.Batches
 	v.desk, err = parts.Open(parts.Config{
 		APIs: v.apis, Known: known, Dir: b.journal.Path() + BatchesSuffix, Saved: kept, Save: b.journal.Keep,
-		Resubmit: terms.Resubmit,
-		Terms: parts.Terms{
-			Requests: terms.Requests, Bytes: terms.Bytes, Poll: terms.Poll, Grace: terms.Grace,
-		},
-		Observer: b.cfg.Observer, Logger: b.log,
+		Resubmit: terms.Resubmit, Terms: parts.Terms{Poll: terms.Poll, Grace: terms.Grace}, Observer: b.cfg.Observer, Logger: b.log,
 	})
 	return err
 }

@@ -127,7 +127,7 @@ func TestPartsThatAreLostTogetherAreNotSentAgain(t *testing.T) {
 		const lines = 40
 		f := newFiles(t, chats(lines))
 		cfg, sent := f.viaConfig(t, hour())
-		cfg.Batches.Requests = 1
+		cfg.Provider.Batches.Requests = 1
 		abandon(t, cfg, 30*time.Minute)
 		made := sent.count(batchMade)
 		var mu sync.Mutex

@@ -45,7 +45,7 @@ func TestARunGoesOnWithWhatIsPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t, chats(50))
 		cfg, sent := f.viaConfig(t, hour())
-		cfg.Batches.Requests = 20
+		cfg.Provider.Batches.Requests = 20
 		abandon(t, cfg, 10*time.Minute)
 		if sent.count(batchMade) != 3 {
 			t.Fatalf("%d batches", sent.count(batchMade))
@@ -165,7 +165,7 @@ func TestPendingPartsAreCalledOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t, chats(100))
 		cfg, sent := f.viaConfig(t, hour())
-		cfg.Batches.Requests = 40
+		cfg.Provider.Batches.Requests = 40
 		abandon(t, cfg, 50*time.Minute)
 		cfg.Batches.Cancel = true
 		rep, err := run(t, cfg)
@@ -218,7 +218,7 @@ func TestLostBatchesAreLeftUnlessTheyAreToBeSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t, chats(30))
 		cfg, sent := f.viaConfig(t, hour())
-		cfg.Batches.Requests = 20
+		cfg.Provider.Batches.Requests = 20
 		abandon(t, cfg, 10*time.Minute)
 		lost := ""
 		var mu sync.Mutex
@@ -259,7 +259,7 @@ func TestAPartThatIsRefusedLeavesItsLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t, chats(30))
 		cfg, sent := f.viaConfig(t, sim.Config{Latency: time.Millisecond})
-		cfg.Batches.Requests = 20
+		cfg.Provider.Batches.Requests = 20
 		var refuse atomic.Bool
 		refuse.Store(true)
 		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {

@@ -48,20 +48,6 @@ func newAccount(cfg *Config, name string, api batchapi.API) (*account, error) {
 	return &account{name: name, api: api, known: cfg.Known[name], sched: s}, nil
 }
 
-// mostRequests is how many requests a part may have; 0 is any number.
-func (a *account) mostRequests(t *Terms) int { return Least(a.api.Bounds().Requests, t.Requests) }
-
-// mostBytes is how many bytes a part's file may have; 0 is any number.
-func (a *account) mostBytes(t *Terms) int64 { return Least(a.api.Bounds().Bytes, t.Bytes) }
-
-// Least is the lesser of two bounds, of which 0 or less is none.
-func Least[N int | int64](x, y N) N {
-	if x <= 0 || y > 0 && y < x {
-		return max(0, y)
-	}
-	return x
-}
-
 // roomOf is how many tokens an account may have enqueued; 0 is not known.
 func (d *Desk) roomOf(a *account) int {
 	d.mu.Lock()

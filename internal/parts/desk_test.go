@@ -125,7 +125,7 @@ func TestPartsAreSubmittedFetchedAndMerged(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
 				b.api.nameless, b.api.carries = nameless, 40*time.Minute
-				b.terms.Requests = 10
+				b.api.bounds.Requests = 10
 				d := b.open()
 				d.Start(context.Background())
 				b.add(d, 0, 25)

@@ -53,7 +53,7 @@ func TestPartsThatGuessTakeDifferentBatches(t *testing.T) {
 	for range 3 {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
-			b.api.nameless, b.terms.Requests = true, 1
+			b.api.nameless, b.api.bounds.Requests = true, 1
 			left := count
 			b.api.fault = func(op string) fault {
 				if op != "create" || left == 0 {

@@ -46,10 +46,8 @@ type Config struct {
 
 // Terms are what parts are held to. The zero value is what each provider allows.
 type Terms struct {
-	Requests int           // most requests of a part
-	Bytes    int64         // most bytes of its file
-	Poll     time.Duration // longest between two looks at a batch. Default 1 min
-	Grace    time.Duration // how long a batch may take to be found after it was made. Default 30 s
+	Poll  time.Duration // longest between two looks at a batch. Default 1 min
+	Grace time.Duration // how long a batch may take to be found after it was made. Default 30 s
 }
 
 // Defaults of Terms.

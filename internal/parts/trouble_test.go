@@ -30,7 +30,7 @@ func TestBatchesWithoutNamesAreToldApartByTheirResults(t *testing.T) {
 		t.Run(fmt.Sprint("reversed ", reversed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				b.api.nameless, b.api.reversed, b.terms.Requests = true, reversed, 10
+				b.api.nameless, b.api.reversed, b.api.bounds.Requests = true, reversed, 10
 				b.api.slower, b.api.lag = time.Hour, 10*time.Second
 				left := 2
 				b.api.fault = func(op string) fault {
@@ -58,7 +58,7 @@ func TestPartsThatFindNoRoomWaitForIt(t *testing.T) {
 		t.Run(fmt.Sprint("told ", tokens), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				b.terms.Requests = 10
+				b.api.bounds.Requests = 10
 				b.api.enqueued, b.api.tells = 120, tokens
 				if tokens > 0 {
 					b.api.enqueued = tokens
@@ -89,7 +89,7 @@ func TestTermsBoundWhatAnAccountHasAtOnce(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				b.terms.Requests, b.known = 10, test.known
+				b.api.bounds.Requests, b.known = 10, test.known
 				start := time.Now()
 				if err := through(b, 60); err != nil {
 					t.Fatal(err)
@@ -207,7 +207,7 @@ func TestAPartThatCannotRunIsReadyWithoutResults(t *testing.T) {
 func TestCancelKeepsWhatIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.terms.Requests, b.known.Pending = 10, 10
+		b.api.bounds.Requests, b.known.Pending = 10, 10
 		d := b.open()
 		defer d.Close()
 		d.Start(context.Background())
@@ -411,7 +411,7 @@ func TestResultsThatAreNotWholeAreFetchedAgain(t *testing.T) {
 
 func TestARequestThatNoPartCanHoldIsRefused(t *testing.T) {
 	b := newBench(t)
-	b.terms.Bytes = 100
+	b.api.bounds.Bytes = 100
 	d := b.open()
 	defer d.Close()
 	var large *parts.TooLargeError
