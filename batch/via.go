@@ -25,17 +25,6 @@ func (v Via) String() string {
 	return fmt.Sprintf("via(%d)", uint8(v))
 }
 
-// UnmarshalText reads what String gives; nothing is live.
-func (v *Via) UnmarshalText(text []byte) error {
-	for i, name := range vias {
-		if string(text) == name || i == 0 && len(text) == 0 {
-			*v = Via(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("%q is none of live, batch-api and auto", clip(text))
-}
-
 // Batches shape the parts of a run that go through Batch APIs. The zero value is what each provider allows.
 type Batches struct {
 	Poll  time.Duration // longest between two looks at a batch. Default 1 min

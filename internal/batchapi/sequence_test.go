@@ -153,7 +153,7 @@ var sequences = []sequenced{
 	{
 		// The version is the one that the SDK takes for itself. The provider's row has v1beta, as the guide does.
 		File: "gemini", Provider: "gemini", Version: "/v1", Model: "gemini-2.5-flash", Endpoint: provider.GenerateContent,
-		Body:    `{"contents":[{"parts":[{"text":"hi"}]}]}`,
+		Body: `{"contents":[{"parts":[{"text":"hi"}]}]}`,
 		Differ: []difference{
 			{"upload find_file create find get cancel fetch create_embeddings", "header.accept", "*/*", "", anyAnswer},
 			{"find_file find get cancel fetch", "header.content-type", "application/json", "", noBody},

@@ -155,7 +155,7 @@ func (x *Exec) prepare() (err error) {
 		return &ConfigError{Field: "Dir", Err: err}
 	}
 	x.settings = cfg.hash()
-	x.lane = newLane(cfg, x.log)
+	x.lane = newLane(cfg)
 	x.probe = newProbe(x)
 	return nil
 }
