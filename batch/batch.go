@@ -37,12 +37,9 @@ const (
 
 // Config shapes a Batch. Input, Output and Scheduler are what it needs.
 type Config struct {
-	Input  string    // path; "-" is Stdin
+	Input  string    // path; "-" is Stdin. A .csv or .tsv is a table; gzip is unpacked
 	Stdin  io.Reader // for Input "-". Its last Read may outlive a run that is stopped
 	Output string    // path of the results
-
-	// Format is how the input is parted into rows. One compressed by gzip is unpacked whatever its format.
-	Format Format
 
 	// Template makes the prompt of each row, in place of one that it has. It has the syntax of text/template. The row's members
 	// are its fields; a line of plain text is the field line. TemplateName names it in errors.
@@ -114,7 +111,6 @@ type Config struct {
 	Changed     Changed // what happens to lines whose request changed
 	Limit       int     // only the first so many lines with a request; 0 is all
 
-	Order  Order  // of the lines of the output
 	Budget Budget // stops the run when it is spent
 
 	// Dedupe makes one call for all lines whose requests are equal: the others, and lines that are equal to one with a good
@@ -124,10 +120,6 @@ type Config struct {
 	// Cache is a directory of good answers, which is made if it is not there: a request that was answered well before, by
 	// the same provider at the same address, gets that answer without a call. "" keeps none. Several processes may share it.
 	Cache string
-
-	// WarmUp lets the first of the calls whose prompts begin with the same long text go alone, so that a provider that
-	// keeps beginnings of prompts has this one when the others come.
-	WarmUp bool
 
 	Sync    SyncMode
 	Workers int // maximum items of a model that are handled at once. Default 16,384; the Scheduler sets the pace
@@ -238,7 +230,7 @@ func Open(cfg Config) (*Batch, error) {
 	b.input = in
 	if err = cmp.Or(in.differsFrom(cfg.Output), checkPlain(cfg.Output)); err == nil {
 		b.journal, err = work.OpenJournal(cfg.Output, work.JournalConfig{
-			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Aside: cfg.Order == OrderInput, Reread: cfg.Dedupe,
+			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Reread: cfg.Dedupe,
 			Synced: b.synced(), Logger: cfg.Logger,
 		})
 	}
@@ -302,7 +294,7 @@ func (b *Batch) prepare() error {
 		Name:     "run",
 		Failed:   b.failed,
 		OnResult: b.onResult(),
-		Conclude: b.conclude(),
+		Conclude: b.via.conclude,
 		Pauses:   b.cfg.Pauses,
 		Logger:   b.log,
 	})

@@ -38,12 +38,12 @@ func writeChats(tb testing.TB, path string, n int) {
 }
 
 // runWhole runs n items the whole way, against an imitation in the same process, and returns how long the run took.
-func runWhole(tb testing.TB, n int, order batch.Order) time.Duration {
+func runWhole(tb testing.TB, n int) time.Duration {
 	tb.Helper()
 	dir := tb.TempDir()
 	in := filepath.Join(dir, "in.jsonl")
 	writeChats(tb, in, n)
-	return runInput(tb, batch.Config{Input: in, Order: order}, n)
+	return runInput(tb, batch.Config{Input: in}, n)
 }
 
 // runInput runs an input of n items.
@@ -81,7 +81,7 @@ func runInput(tb testing.TB, cfg batch.Config, n int) time.Duration {
 // imitation, its usage, and a line on the disk.
 func BenchmarkItems(b *testing.B) {
 	b.ReportAllocs()
-	took := runWhole(b, b.N, batch.OrderCompletion)
+	took := runWhole(b, b.N)
 	b.ReportMetric(float64(b.N)/took.Seconds(), "items/s")
 	b.ReportMetric(float64(peakRSS())/(1<<20), "peak-MiB")
 }
@@ -91,16 +91,10 @@ func BenchmarkItems(b *testing.B) {
 //	go test -run '^$' -bench Million -benchtime 1x ./batch
 //
 // SLUICE_ITEMS changes the number.
-func BenchmarkMillion(b *testing.B) { million(b, batch.OrderCompletion) }
-
-// BenchmarkMillionInOrder is BenchmarkMillion with the output in order of the input.
-func BenchmarkMillionInOrder(b *testing.B) { million(b, batch.OrderInput) }
-
-func million(b *testing.B, order batch.Order) {
-	b.Helper()
+func BenchmarkMillion(b *testing.B) {
 	n := aMillion(b)
 	for b.Loop() {
-		took := runWhole(b, n, order)
+		took := runWhole(b, n)
 		b.ReportMetric(float64(n)/took.Seconds(), "items/s")
 	}
 	b.ReportMetric(float64(peakRSS())/(1<<20), "peak-MiB")

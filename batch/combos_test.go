@@ -64,7 +64,6 @@ type saga struct {
 	stdin     bool
 	changed   batch.Changed
 	rules     [3]batch.Rules // by the sort that is good enough
-	order     batch.Order    // may become that of the input once
 	upstreams bool
 	attempts  int
 
@@ -90,9 +89,6 @@ func newSaga(t *testing.T, seed uint64) *saga {
 	}
 	if h.stdin || luck.IntN(4) == 0 {
 		h.changed = batch.ChangedKeep
-	}
-	if luck.IntN(2) == 0 {
-		h.order = batch.OrderInput
 	}
 	h.rules[1] = batch.Rules{FailOn: batch.FailOnLength, Schema: schema(t, `{"properties":{"n":{"type":"integer"}}}`)}
 	h.rules[2] = batch.Rules{FailOn: batch.FailOnLength, Schema: schema(t, `{"properties":{"n":{"type":"integer"},"sort":{"const":2}}}`)}
@@ -136,9 +132,6 @@ func (h *saga) change() {
 	if h.luck.IntN(4) == 0 && len(h.gone) > 0 { // where it was, or not
 		h.items, h.gone = slices.Insert(h.items, h.luck.IntN(len(h.items)), h.gone[0]), h.gone[1:]
 	}
-	if h.luck.IntN(8) == 0 {
-		h.order = batch.OrderInput
-	}
 }
 
 // text is the input.
@@ -174,29 +167,17 @@ func (h *saga) live() error {
 // whole judges the output at the end.
 func (h *saga) whole() error {
 	_, order, err := h.read()
-	if _, aside := os.Stat(work.AsidePath(h.files.out)); aside == nil {
-		return errors.New("the journal is left")
-	}
-	extra := make(map[string]bool) // stand last
+	extra := make(map[string]bool)
 	for _, it := range h.gone {
 		extra[it.id] = true
-	}
-	if i := slices.IndexFunc(order, func(id string) bool { return extra[id] }); i >= 0 && h.order == batch.OrderInput {
-		for _, id := range order[i:] {
-			if !extra[id] {
-				return fmt.Errorf("%s stands behind lines that the input has not", id)
-			}
-		}
 	}
 	order = slices.DeleteFunc(order, func(id string) bool { return extra[id] })
 	var want []string
 	for _, it := range h.items {
 		want = append(want, it.id)
 	}
-	if h.order != batch.OrderInput {
-		slices.Sort(want)
-		slices.Sort(order)
-	}
+	slices.Sort(want)
+	slices.Sort(order)
 	if err == nil && !slices.Equal(order, want) {
 		err = fmt.Errorf("the output has %v, want %v", order, want)
 	}
@@ -210,12 +191,9 @@ func (h *saga) whole() error {
 	return err
 }
 
-// read reads the output, or the journal beside it, and checks each line by itself.
+// read reads the output, and checks each line by itself.
 func (h *saga) read() (all map[string]result, order []string, err error) {
-	b, err := os.ReadFile(work.AsidePath(h.files.out))
-	if err != nil {
-		b, err = os.ReadFile(h.files.out)
-	}
+	b, err := os.ReadFile(h.files.out)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, nil, err
 	}
@@ -297,8 +275,8 @@ func (h *saga) plan(peaceful, patient bool) *plan {
 	p := &plan{saga: h, faults: luck.Float64() * 0.6, latency: time.Duration(1 + luck.IntN(2000)*int(time.Millisecond)),
 		costly: coin(2), sort: 1 + luck.IntN(2), results: make(map[string]work.Result), own: make(map[int]int)}
 	p.cfg = batch.Config{
-		Input: h.files.in, Output: h.files.out, Transport: h.oracle, Order: h.order, Changed: h.changed,
-		Check: h.rules[p.sort].Check, Feedback: coin(2), Dedupe: coin(2), WarmUp: coin(2), RetryFailed: peaceful || patient || coin(3),
+		Input: h.files.in, Output: h.files.out, Transport: h.oracle, Changed: h.changed,
+		Check: h.rules[p.sort].Check, Feedback: coin(2), Dedupe: coin(2), RetryFailed: peaceful || patient || coin(3),
 		Timeout: time.Hour, Sync: work.SyncNone, OnResult: p.note, Budget: batch.Budget{Attempts: h.attempts},
 	}
 	if coin(2) {
@@ -344,9 +322,9 @@ func (p *plan) budget(coin func(int) bool) {
 // String is the plan for people.
 func (p *plan) String() string {
 	c := &p.cfg
-	return fmt.Sprintf("%d items, stdin %v, changed %d, order %d, upstreams %v, attempts %d, feedback %v, dedupe %v, cache %v, warm-up %v, "+
-		"retry failed %v, sort %d, workers %d, limit %d, budget %+v, faults %.2f, end %s at %s", len(p.items), p.stdin, c.Changed, c.Order,
-		p.upstreams, p.attempts, c.Feedback, c.Dedupe, c.Cache != "", c.WarmUp, c.RetryFailed, p.sort, c.Workers, c.Limit, c.Budget, p.faults, p.end, p.at)
+	return fmt.Sprintf("%d items, stdin %v, changed %d, upstreams %v, attempts %d, feedback %v, dedupe %v, cache %v, "+
+		"retry failed %v, sort %d, workers %d, limit %d, budget %+v, faults %.2f, end %s at %s", len(p.items), p.stdin, c.Changed,
+		p.upstreams, p.attempts, c.Feedback, c.Dedupe, c.Cache != "", c.RetryFailed, p.sort, c.Workers, c.Limit, c.Budget, p.faults, p.end, p.at)
 }
 
 // note is told of each result.

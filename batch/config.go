@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -34,8 +35,6 @@ func (cfg *Config) check() (fill, error) {
 		return wrong("Timeout", errors.New("is negative"))
 	case cfg.Changed > ChangedKeep:
 		return wrong("Changed", errUnknown)
-	case cfg.Order > OrderInput:
-		return wrong("Order", errUnknown)
 	case cfg.Sync > work.SyncNone:
 		return wrong("Sync", errUnknown)
 	}
@@ -73,8 +72,6 @@ func (cfg *Config) checkInput() (fill, error) {
 		return wrong("Input", errMissing)
 	case cfg.Input == "-" && cfg.Stdin == nil:
 		return wrong("Stdin", errMissing)
-	case cfg.Format > FormatTSV:
-		return wrong("Format", errUnknown)
 	case cfg.MaxTokens < 0:
 		return wrong("MaxTokens", errors.New("is negative"))
 	case cfg.Limit < 0:
@@ -84,7 +81,7 @@ func (cfg *Config) checkInput() (fill, error) {
 		cfg.Registry = provider.Published()
 	}
 	f := fill{
-		format: cfg.Format.Of(cfg.Input), provider: cfg.Provider, upstreams: cfg.Upstreams, registry: cfg.Registry, baseURL: cfg.BaseURL,
+		table: rows.Table(cfg.Input), provider: cfg.Provider, upstreams: cfg.Upstreams, registry: cfg.Registry, baseURL: cfg.BaseURL,
 		model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens,
 	}
 	if cfg.Template != "" {

@@ -41,19 +41,6 @@ func parseLine(line []byte, number int) (*parser, request, error) {
 	return p, rq, nil
 }
 
-// PrefixOf is the identity of a line's prefix; "" of one that is none.
-func PrefixOf(line []byte) (string, error) {
-	_, rq, err := parseLine(line, 1)
-	if err != nil {
-		return "", err
-	}
-	key, ok := prefixOf(&work.Item{Lane: rq.model, Data: &call{endpoint: rq.endpoint, body: rq.body}})
-	if !ok {
-		return "", nil
-	}
-	return key.String(), nil
-}
-
 // ResultLine is the line of a good result with that body.
 func ResultLine(id string, body []byte) []byte {
 	return appendResult(nil, &work.Result{ID: id, Status: 200, Payload: body})
@@ -83,7 +70,7 @@ func ParseRecording(line []byte) (Recording, error) { return parseRecording(line
 
 // ReadFields reads one line as FieldsOf does.
 func ReadFields(line []byte, number int) InputFields {
-	return inputFields(newFieldReader(), rows.Row{Line: work.Line{Number: number, Bytes: line}})
+	return inputFields(rows.NewFieldReader(), rows.Row{Line: work.Line{Number: number, Bytes: line}})
 }
 
 // SpoilTwin makes a line of a set look as if only half of its hash were that of the others.
@@ -95,19 +82,6 @@ func (b *Batch) SpoilAnswers(number uint32) {
 		b.input.twins.answers[lead] = b.input.twins.answers[number]
 	}
 }
-
-// Warmth is what the layer of WarmUp knows.
-type Warmth struct{ w warmth }
-
-// Enter waits until a call with a prefix may go, and returns what is to be told whether it was answered.
-func (w *Warmth) Enter(ctx context.Context, prefix string) (alone bool, leave func(answered bool), err error) {
-	key := work.HashOf([]byte(prefix))
-	alone, err = w.w.enter(ctx, key)
-	return alone, func(answered bool) { w.w.leave(key, alone, answered) }, err
-}
-
-// Cold is how many prefixes are being warmed.
-func (w *Warmth) Cold() int { return len(w.w.cold) }
 
 // Arrivals are the requests of standard input that are open or answered.
 type Arrivals struct{ a arrivals }

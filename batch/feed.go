@@ -126,7 +126,7 @@ func (in *input) reloader(b *Batch) func(seq, ref int64) (work.Item, error) {
 
 // arriving gives the rows of standard input.
 func (in *input) arriving(ctx context.Context) iter.Seq2[rows.Row, error] {
-	return rows.Stream(ctx, in.cfg.Stdin, in.fill.reading())
+	return rows.Stream(ctx, in.cfg.Stdin)
 }
 
 // feedStdin reads standard input and checks it as it comes.

@@ -17,15 +17,15 @@ type InputFields struct {
 
 // FieldsOf gives what stands in the rows of an input file, in their order: the members of an object other than its custom_id,
 // the columns of a table, or a text as a prompt. An error is the last.
-func FieldsOf(path string, format Format) iter.Seq2[InputFields, error] {
+func FieldsOf(path string) iter.Seq2[InputFields, error] {
 	return func(yield func(InputFields, error) bool) {
-		file, err := openRows(path, rows.Config{Format: format})
+		file, err := openRows(path, nil)
 		if err != nil {
 			yield(InputFields{}, err)
 			return
 		}
 		defer file.Close()
-		reader := newFieldReader()
+		reader := rows.NewFieldReader()
 		for row, err := range file.Rows() {
 			if err != nil {
 				yield(InputFields{}, err)
@@ -37,8 +37,6 @@ func FieldsOf(path string, format Format) iter.Seq2[InputFields, error] {
 		}
 	}
 }
-
-func newFieldReader() *rows.FieldReader { return rows.NewFieldReader("prompt") }
 
 func inputFields(r *rows.FieldReader, row rows.Row) InputFields {
 	id, fields := r.Read(row)

@@ -47,29 +47,24 @@ func openInput(cfg Config, f fill) (*input, error) {
 		return in, nil
 	}
 	var err error
-	in.file, err = openRows(cfg.Input, f.reading())
+	columns := needsPrompt
+	if f.template != nil {
+		columns = nil // the template says which it needs
+	}
+	in.file, err = openRows(cfg.Input, columns)
 	return in, err
 }
 
 // openRows opens a file of rows. What is the fault of what was given says so.
-func openRows(path string, cfg rows.Config) (*rows.File, error) {
-	file, err := rows.Open(path, cfg)
+func openRows(path string, columns func([]string) *problem) (*rows.File, error) {
+	file, err := rows.Open(path, columns)
 	if _, room := errors.AsType[*UnpackError](err); err != nil && !room {
 		return nil, &ConfigError{Field: "Input", Err: err}
 	}
 	return file, err
 }
 
-// reading says how rows are read of which requests are made. A table of which no prompts are made otherwise has a column of
-// them.
-func (f *fill) reading() rows.Config {
-	cfg := rows.Config{Format: f.format}
-	if f.template == nil {
-		cfg.Columns = needsPrompt
-	}
-	return cfg
-}
-
+// needsPrompt refuses a table without a column of prompts.
 func needsPrompt(columns []string) *problem {
 	if slices.Contains(columns, "prompt") {
 		return nil
@@ -94,13 +89,8 @@ func (in *input) close() {
 
 // differsFrom refuses an output that is the input.
 func (in *input) differsFrom(output string) error {
-	if in.file == nil {
-		return nil
-	}
-	for _, name := range []string{output, work.AsidePath(output)} {
-		if in.file.Is(name) {
-			return &ConfigError{Field: "Output", Err: errors.New("is the input")}
-		}
+	if in.file != nil && in.file.Is(output) {
+		return &ConfigError{Field: "Output", Err: errors.New("is the input")}
 	}
 	return nil
 }

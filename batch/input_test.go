@@ -348,9 +348,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"Timeout":   func(c *batch.Config) { c.Timeout = -1 },
 		"Set":       func(c *batch.Config) { c.Set = map[string]json.RawMessage{"x": json.RawMessage("{")} },
 		"BaseURL":   func(c *batch.Config) { c.BaseURL = "ftp://x" },
-		"Format":    func(c *batch.Config) { c.Format = 9 },
 		"Changed":   func(c *batch.Config) { c.Changed = 9 },
-		"Order":     func(c *batch.Config) { c.Order = 9 },
 		"Sync":      func(c *batch.Config) { c.Sync = 9 },
 	} {
 		cfg := f.config(t, &stub{})

@@ -3,8 +3,7 @@ package batch
 import "github.com/sluice-llm/sluice/internal/work"
 
 // layers puts around an account's calls what may spare them, the outermost first: an answer that the output has costs
-// least, one that is kept elsewhere takes no permit, and what waits for its turn does so before it asks for one. Without
-// any, calls are all there is.
+// least, and one that is kept elsewhere takes no permit. Without any, calls are all there is.
 func (b *Batch) layers(calls work.Handler, who answerers) work.Handler {
 	var layers []work.Middleware
 	if b.cfg.Dedupe {
@@ -12,9 +11,6 @@ func (b *Batch) layers(calls work.Handler, who answerers) work.Handler {
 	}
 	if b.cache != nil {
 		layers = append(layers, b.cached(who))
-	}
-	if b.cfg.WarmUp {
-		layers = append(layers, warmingUp)
 	}
 	if len(layers) == 0 {
 		return calls

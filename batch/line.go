@@ -47,7 +47,7 @@ type parser struct {
 
 // fill is what bare prompts, plain text and requests without a model are completed with.
 type fill struct {
-	format    rows.Format       // not by name
+	table     bool              // the input is one
 	template  *renderer         // nil: none
 	provider  provider.Provider // Name "" is recognised from the model
 	upstreams *provider.Upstreams

@@ -44,7 +44,7 @@ func meet(t *testing.T, luck *rand.Rand) error {
 	}
 	m.check()
 	cfg := &m.cfg
-	cfg.WarmUp, cfg.Dedupe, cfg.Feedback = m.perhaps(), m.perhaps(), m.perhaps()
+	cfg.Dedupe, cfg.Feedback = m.perhaps(), m.perhaps()
 	cfg.Workers = luck.IntN(40)
 	cfg.Budget = batch.Budget{Attempts: 4, Tokens: 1 + luck.IntN(m.n*2500)}
 	if m.perhaps() {
@@ -52,9 +52,6 @@ func meet(t *testing.T, luck *rand.Rand) error {
 	}
 	if m.perhaps() {
 		cfg.Cache = filepath.Join(t.TempDir(), "cache")
-	}
-	if m.perhaps() {
-		cfg.Order = batch.OrderInput
 	}
 	if luck.IntN(3) == 0 {
 		in, err := os.Open(f.in)

@@ -31,7 +31,7 @@ type Preview struct {
 
 // ReadPreview returns what a run would do, and calls each with every remaining request. It reads the input and the output as
 // Open does, and fails as Open does; it sends nothing, and creates, changes and locks nothing. Of cfg it takes what says what
-// to read, and Output, Order, RetryFailed, Changed, Dedupe, Budget, Upstreams and Price. Without an Output
+// to read, and Output, RetryFailed, Changed, Dedupe, Budget, Upstreams and Price. Without an Output
 // nothing is recorded.
 func ReadPreview(cfg Config, each func(Request)) (Preview, error) {
 	f, err := cfg.checkInput()
@@ -106,37 +106,13 @@ func (b *Batch) match() error {
 	if b.cfg.Output == "" {
 		return nil
 	}
-	path, file, err := b.cfg.recordings()
+	file, err := openRecorded(b.cfg.Output)
 	if file == nil || err != nil {
 		return err
 	}
 	defer file.Close()
 	m := &matcher{batch: b}
-	return m.read(path, recordedLines(file))
-}
-
-// recordings opens what a run would resume from: the journal aside if that has lines, else the output. It fails as a run in the
-// other order would.
-func (cfg *Config) recordings() (path string, file *os.File, err error) {
-	aside := work.AsidePath(cfg.place())
-	if file, err = openRecorded(aside); file == nil || err != nil {
-		file, err = openRecorded(cfg.Output)
-		return cfg.Output, file, err
-	}
-	info, err := file.Stat()
-	switch {
-	case err != nil:
-	case info.Size() == 0:
-		file.Close()
-		file, err = openRecorded(cfg.Output)
-		return cfg.Output, file, err
-	case cfg.Order != OrderInput:
-		err = &work.AsideError{Path: cfg.Output, Journal: aside}
-	default:
-		return aside, file, nil
-	}
-	file.Close()
-	return "", nil, err
+	return m.read(b.cfg.Output, recordedLines(file))
 }
 
 // openRecorded opens an output to read it; nil is that there is none.

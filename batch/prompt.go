@@ -32,11 +32,11 @@ func (p *parser) text(line []byte, number int) (request, *problem) {
 }
 
 // fromFields says whether rows are fields to make prompts of, and no requests.
-func (p *parser) fromFields() bool { return p.fill.template != nil || p.fill.format.Table() }
+func (p *parser) fromFields() bool { return p.fill.template != nil || p.fill.table }
 
 // given returns a member of a row as JSON; nil is absent, as an empty field of a table is.
 func (p *parser) given(raw []byte) []byte {
-	if p.fill.format.Table() && string(raw) == `""` {
+	if p.fill.table && string(raw) == `""` {
 		return nil
 	}
 	return raw

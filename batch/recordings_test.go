@@ -151,7 +151,7 @@ func TestFieldsOfLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for in, err := range batch.FieldsOf(path, batch.FormatByName) {
+	for in, err := range batch.FieldsOf(path) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +168,7 @@ func TestFieldsOfLines(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}
-	for _, err := range batch.FieldsOf(path+"x", batch.FormatByName) {
+	for _, err := range batch.FieldsOf(path + "x") {
 		if err == nil {
 			t.Error("a file that is not there has lines")
 		}
@@ -191,7 +191,7 @@ func TestFieldsHaveTheIDsOfARun(t *testing.T) {
 		if err := os.WriteFile(path, []byte(line), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		for in, err := range batch.FieldsOf(path, batch.FormatByName) {
+		for in, err := range batch.FieldsOf(path) {
 			if err != nil || in.ID != p.ID {
 				t.Errorf("%s: id %q, a run has %q, error %v", line, in.ID, p.ID, err)
 			}

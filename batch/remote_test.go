@@ -278,8 +278,7 @@ func TestACallMadeElsewhereIsRecordedAsOneMadeHere(t *testing.T) {
 		"prices there": {there: func(c *batch.Config) { c.Price = price }},
 		"no prices":    {},
 		"in a budget":  {here: func(c *batch.Config) { c.Price, c.Budget = price, batch.Budget{Cost: 1e6, Tokens: 1e9, Attempts: 3} }},
-		"in order":     {here: func(c *batch.Config) { c.Order = batch.OrderInput }},
-		"twins":        {here: func(c *batch.Config) { c.Dedupe, c.WarmUp = true, true }},
+		"twins":        {here: func(c *batch.Config) { c.Dedupe = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var outputs [2][]string

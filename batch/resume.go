@@ -22,7 +22,7 @@ func (b *Batch) resume() error {
 	case m.drop > 0:
 		b.journal.Rewrite(m.keep) // which asks the index then
 	case b.via != nil: // parts say whose their results are by custom_id
-	case b.input.file != nil && b.cfg.Order == OrderCompletion:
+	case b.input.file != nil:
 		b.input.index.Forget() // only a resume needs it
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -404,14 +405,15 @@ func TestProgressAndStop(t *testing.T) {
 	})
 }
 
-func TestChangedHasNames(t *testing.T) {
-	var c batch.Changed
-	for name, want := range map[string]batch.Changed{"redo": batch.ChangedRedo, "keep": batch.ChangedKeep, "": batch.ChangedRefused} {
-		if err := c.UnmarshalText([]byte(name)); err != nil || c != want {
-			t.Errorf("%q: %d, error %v", name, c, err)
-		}
+func TestARunOfNothingLeavesAnEmptyOutput(t *testing.T) {
+	f := newFiles(t, "\n")
+	if _, err := run(t, f.config(t, &stub{})); err != nil {
+		t.Fatal(err)
 	}
-	if c.UnmarshalText([]byte("drop")) == nil {
-		t.Error("a word that there is not was read")
+	if left, _ := filepath.Glob(f.out + "*"); len(left) != 3 { // with the state and its backup
+		t.Errorf("left %v", left)
+	}
+	if info, err := os.Stat(f.out); err != nil || info.Size() != 0 {
+		t.Errorf("%v, %v", info, err)
 	}
 }

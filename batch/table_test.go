@@ -1,7 +1,6 @@
 package batch_test
 
 import (
-	"context"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -73,8 +72,6 @@ func TestATableIsPrompts(t *testing.T) {
 	wantIDs := []string{"5", "a", "last"}
 	for name, cfg := range map[string]batch.Config{
 		"a file by its name": {Input: writeInput(t, "in.CSV", text)},
-		"a file by format":   {Input: writeInput(t, "in.txt", text), Format: batch.FormatCSV},
-		"standard input":     {Input: "-", Stdin: strings.NewReader(text), Format: batch.FormatCSV},
 		"tabs":               {Input: writeInput(t, "in.tsv", strings.ReplaceAll(strings.ReplaceAll(text, ",", "\t"), "\t\r\nplease", ",\r\nplease"))},
 	} {
 		cfg.Model = "m"
@@ -102,16 +99,6 @@ func TestTablesThatAreWrong(t *testing.T) {
 		if _, ok := errors.AsType[*batch.InputErrors](err); !ok || !strings.HasPrefix(err.Error(), path+want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
-		cfg.Input, cfg.Stdin, cfg.Format = "-", strings.NewReader(text), batch.FormatCSV
-		b, err := batch.Open(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = b.Run(context.Background())
-		if _, ok := errors.AsType[*batch.InputError](err); !ok && !strings.Contains(fmt.Sprint(err), "sent") {
-			t.Errorf("%q on standard input: %v, want %s", text, err, want)
-		}
-		b.Close()
 	}
 }
 

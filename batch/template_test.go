@@ -57,8 +57,6 @@ func TestTemplatesOfTablesAndText(t *testing.T) {
 			[]string{chatBody("m", "<a\nb>", ""), chatBody("m2", "<>", "")}, []string{"4", "x"}},
 		"lines of text": {batch.Config{Input: writeInput(t, "in.txt", "one \n\n two\n"), Template: "<{{.line}}>"},
 			[]string{chatBody("m", "<one>", ""), chatBody("m", "<two>", "")}, []string{"1", "3"}},
-		"text with braces": {batch.Config{Input: writeInput(t, "in.jsonl", "{one}\n{\"prompt\":\"x\"}\n"), Format: batch.FormatText},
-			[]string{chatBody("m", `{"prompt":"x"}`, ""), chatBody("m", "{one}", "")}, []string{"1", "2"}},
 	} {
 		c.cfg.Model = "m"
 		bodies, ids := sentBodies(t, c.cfg)

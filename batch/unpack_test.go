@@ -42,8 +42,6 @@ func TestCompressedInputIsRunAsWhatItHolds(t *testing.T) {
 		"lines":          {batch.Config{Input: writeInput(t, "in.jsonl.gz", gzipped(t, lines))}, wantLines, wantIDs},
 		"a table":        {batch.Config{Input: writeInput(t, "in.csv.gz", gzipped(t, table))}, wantRows, wantNumbers},
 		"lines on input": {batch.Config{Input: "-", Stdin: strings.NewReader(gzipped(t, lines))}, wantLines, wantIDs},
-		"a table on input": {
-			batch.Config{Input: "-", Stdin: strings.NewReader(gzipped(t, table)), Format: batch.FormatCSV}, wantRows, wantNumbers},
 	} {
 		c.cfg.Model = "m"
 		bodies, ids := sentBodies(t, c.cfg)

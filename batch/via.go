@@ -25,33 +25,15 @@ func (v Via) String() string {
 	return fmt.Sprintf("via(%d)", uint8(v))
 }
 
-// UnmarshalText reads what String gives; nothing is live.
-func (v *Via) UnmarshalText(text []byte) error {
-	for i, name := range vias {
-		if string(text) == name || i == 0 && len(text) == 0 {
-			*v = Via(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("%q is none of live, batch-api and auto", clip(text))
-}
-
 // Batches shape the parts of a run that go through Batch APIs. The zero value is what each provider allows.
 type Batches struct {
-	Requests int           // most requests of a part
-	Bytes    int64         // most bytes of a part's file
-	Tokens   int           // most tokens of input that are enqueued at once at an account. 0: as many as it takes
-	Poll     time.Duration // longest between two looks at a batch. Default 1 min
-	Grace    time.Duration // how long a batch may take to be found after it was made. Default 30 s
+	Poll  time.Duration // longest between two looks at a batch. Default 1 min
+	Grace time.Duration // how long a batch may take to be found after it was made. Default 30 s
 
 	// Resubmit has requests submitted again whose answers the provider has lost or no longer keeps, though they were paid
 	// for. Without it they are left to do, and the run ends with a *LostError. With Cancel they are given up: left to do, with
 	// nothing pending of them.
 	Resubmit bool
-
-	// Delete has the files of requests and results deleted at the provider once their answers are recorded. What cannot be
-	// deleted is warned of, and stays.
-	Delete bool
 
 	// Cancel has the run submit nothing and call off what is pending: what is done by then is recorded.
 	Cancel bool

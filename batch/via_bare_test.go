@@ -22,7 +22,7 @@ func TestPartsWhoseFilesAreGoneAreLeftUnlessTheyAreToBeSentAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFiles(t, chats(30))
 				cfg, sent := f.viaConfig(t, hour())
-				cfg.Batches.Requests = 20
+				cfg.Provider.Batches.Requests = 20
 				abandon(t, cfg, 10*time.Minute)
 				dir := f.out + batch.BatchesSuffix
 				entries, err := os.ReadDir(dir)

@@ -22,13 +22,12 @@ func TestViaRefusesWhatItCannotDo(t *testing.T) {
 		change func(*batch.Config)
 	}{
 		{"Via", func(c *batch.Config) { c.Input, c.Stdin = "-", strings.NewReader(chats(1)) }},
-		{"Via", func(c *batch.Config) { c.WarmUp = true }},
 		{"Via", func(c *batch.Config) { c.Remote = noRemote{} }},
 		{"Via", func(c *batch.Config) { c.Upstreams = &provider.Upstreams{} }},
 		{"Via", func(c *batch.Config) { c.Via = 7 }},
 		{"Via", func(c *batch.Config) { c.Via, c.Batches.Cancel = batch.ViaLive, true }},
 		{"Via", func(c *batch.Config) { c.Provider.Batches = provider.BatchAPI{} }},
-		{"Batches", func(c *batch.Config) { c.Batches.Requests = -1 }},
+		{"Batches", func(c *batch.Config) { c.Batches.Poll = -1 }},
 		{"Batches", func(c *batch.Config) { c.Via, c.Budget.Deadline = batch.ViaAuto, time.Now().Add(time.Hour) }},
 	} {
 		f := newFiles(t, chats(1))
@@ -64,7 +63,7 @@ func TestALineThatNoBatchTakesIsRecordedOrLive(t *testing.T) {
 		for _, via := range []batch.Via{batch.ViaBatchAPI, batch.ViaAuto} {
 			f := newFiles(t, chats(3)+large)
 			cfg, sent := f.viaConfig(t, sim.Config{Latency: -1})
-			cfg.Via, cfg.Batches.Bytes = via, 9000
+			cfg.Via, cfg.Provider.Batches.Bytes = via, 9000
 			rep, err := run(t, cfg)
 			if err != nil || rep.Left() != 0 {
 				t.Fatalf("%v: %+v, %v", via, rep.Report, err)
@@ -122,7 +121,7 @@ func TestEqualLinesInPartsKeepTheirOwn(t *testing.T) {
 		c := hour()
 		c.Batches.ExpireEvery = 3
 		cfg, sent := f.viaConfig(t, c)
-		cfg.Batches.Requests = 1
+		cfg.Provider.Batches.Requests = 1
 		abandon(t, cfg, 10*time.Minute)
 		cfg.Dedupe = true
 		rep, err := run(t, cfg)
@@ -225,7 +224,7 @@ func TestALineThatTellsOfTheAccountStopsTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t, chats(30))
 		cfg, sent := f.viaConfig(t, sim.Config{})
-		cfg.Batches.Requests = 10
+		cfg.Provider.Batches.Requests = 10
 		spent := true
 		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
 			resp, err := sent.RoundTrip(r)

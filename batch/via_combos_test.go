@@ -42,7 +42,6 @@ type journey struct {
 	server *sim.Server
 	faulty bool
 	checks bool
-	order  batch.Order
 	log    []string
 
 	items  []askedItem
@@ -76,9 +75,6 @@ func newJourney(t *testing.T, seed uint64) *journey {
 			b.EnqueuedTokens = 400 + luck.IntN(2000)
 		}
 		c.Faults.ServerError = luck.Float64() * 0.3
-	}
-	if luck.IntN(2) == 0 {
-		j.order = batch.OrderInput
 	}
 	j.server = newSim(t, c)
 	j.add(3 + luck.IntN(50))
@@ -185,7 +181,7 @@ func (j *journey) config(peaceful, patient bool) (batch.Config, string, time.Dur
 	luck := j.luck
 	coin := func(n int) bool { return luck.IntN(n) == 0 }
 	cfg := j.files.config(j.t, j.server.Transport())
-	cfg.Order, cfg.Changed, cfg.RetryFailed = j.order, batch.ChangedRedo, peaceful || patient || coin(3)
+	cfg.Changed, cfg.RetryFailed = batch.ChangedRedo, peaceful || patient || coin(3)
 	cfg.Via = batch.Via(luck.IntN(3))
 	cfg.Dedupe, cfg.Feedback, cfg.Sync = coin(2), coin(2), work.SyncMode(luck.IntN(3))
 	if coin(2) {
@@ -195,7 +191,7 @@ func (j *journey) config(peaceful, patient bool) (batch.Config, string, time.Dur
 		cfg.Check = j.check
 	}
 	cfg.Batches.Poll, cfg.Batches.Grace = time.Minute, 30*time.Second
-	cfg.Batches.Requests, cfg.Batches.Delete = 1+luck.IntN(30), coin(4)
+	cfg.Provider.Batches.Requests = 1 + luck.IntN(30)
 	cfg.Batches.LiveTime = func(requests, _ int) time.Duration { return time.Duration(requests) * time.Second }
 	cfg.Price = func(provider.Provider, string) *provider.Price { return provider.FlatPrice(priceIn, priceOut) }
 	cfg.Key = func(provider.Provider) (string, error) { return sentinelKey, nil }
@@ -250,8 +246,8 @@ const longestRun = 96 * time.Hour
 func (j *journey) run(peaceful, patient bool) (done bool, err error) {
 	j.files.input(j.t, j.text())
 	cfg, end, at := j.config(peaceful, patient)
-	j.log = append(j.log, fmt.Sprintf("%d items, via %v, order %d, dedupe %v, cache %v, retry %v, limit %d, cancel %v, requests %d, budget %+v, end %s at %s",
-		len(j.items), cfg.Via, cfg.Order, cfg.Dedupe, cfg.Cache != "", cfg.RetryFailed, cfg.Limit, cfg.Batches.Cancel, cfg.Batches.Requests, cfg.Budget, end, at))
+	j.log = append(j.log, fmt.Sprintf("%d items, via %v, dedupe %v, cache %v, retry %v, limit %d, cancel %v, requests %d, budget %+v, end %s at %s",
+		len(j.items), cfg.Via, cfg.Dedupe, cfg.Cache != "", cfg.RetryFailed, cfg.Limit, cfg.Batches.Cancel, cfg.Provider.Batches.Requests, cfg.Budget, end, at))
 	before, err := j.read()
 	if err != nil {
 		return false, err
@@ -342,12 +338,9 @@ func (j *journey) judgeOutput(before map[string]result) error {
 	return nil
 }
 
-// read reads the output, or the journal beside it, and checks each line by itself.
+// read reads the output, and checks each line by itself.
 func (j *journey) read() (map[string]result, error) {
-	b, err := os.ReadFile(work.AsidePath(j.files.out))
-	if err != nil {
-		b, err = os.ReadFile(j.files.out)
-	}
+	b, err := os.ReadFile(j.files.out)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}

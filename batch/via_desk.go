@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -100,11 +99,9 @@ func (cfg *Config) checkVia() error {
 		return wrong("needs one provider: among several, nobody chooses for a whole batch")
 	case cfg.Remote != nil:
 		return wrong("has nothing to distribute: a batch's calls are made by the provider")
-	case cfg.WarmUp:
-		return wrong("cannot warm up: the provider says when the calls of a batch are made")
 	case cfg.Via == ViaAuto && !cfg.Budget.Deadline.IsZero() && cfg.Batches.LiveTime == nil && !cfg.Batches.Cancel:
 		return &ConfigError{Field: "Batches", Err: errors.New("LiveTime is missing, by which auto keeps to a deadline")}
-	case min(cfg.Batches.Requests, cfg.Batches.Tokens) < 0 || cfg.Batches.Bytes < 0 || min(cfg.Batches.Poll, cfg.Batches.Grace) < 0:
+	case min(cfg.Batches.Poll, cfg.Batches.Grace) < 0:
 		return &ConfigError{Field: "Batches", Err: errors.New("has a number that is negative")}
 	}
 	return nil
@@ -115,14 +112,14 @@ func (b *Batch) openVia() error {
 	kept := b.journal.Kept()
 	stand, err := parts.Read(kept)
 	if err != nil {
-		state := work.StatePath(b.outPath())
+		state := work.StatePath(b.journal.Path())
 		return &ConfigError{Field: "Output", Err: &advisedError{
 			text: fmt.Sprintf("%s: %v", state, err),
 			hint: fmt.Sprintf("it says what is pending at a Batch API: put back what it was, such as %s.bak, or go on with the sluice that wrote it", state),
 		}}
 	}
-	if _, known := b.journal.Earlier(); !known && parts.Found(b.outPath()+BatchesSuffix) {
-		dir, state := b.outPath()+BatchesSuffix, work.StatePath(b.outPath())
+	if _, known := b.journal.Earlier(); !known && parts.Found(b.journal.Path()+BatchesSuffix) {
+		dir, state := b.journal.Path()+BatchesSuffix, work.StatePath(b.journal.Path())
 		return &ConfigError{Field: "Output", Err: &advisedError{
 			text: fmt.Sprintf("%s has files of batches that may be pending, and the state that knows these, %s, is gone", dir, state),
 			hint: fmt.Sprintf("put %s back; or, once the provider's console says that none of them is pending, remove %s: then their lines are called again",
@@ -133,15 +130,6 @@ func (b *Batch) openVia() error {
 		return pendingError(b.cfg.Output, stand)
 	}
 	return b.via.openDesk(kept, stand)
-}
-
-// outPath is where the output is, links followed.
-func (b *Batch) outPath() string {
-	path := b.journal.Path()
-	if b.journal.Aside() {
-		path = strings.TrimSuffix(path, work.AsidePath(""))
-	}
-	return path
 }
 
 // openDesk opens the Desk with the accounts of the input, and those of the parts that earlier runs left.
@@ -172,12 +160,8 @@ func (v *via) openDesk(kept []byte, stand []parts.Status) error {
 	}
 	terms := &b.cfg.Batches
 	v.desk, err = parts.Open(parts.Config{
-		APIs: v.apis, Known: known, Dir: b.outPath() + BatchesSuffix, Saved: kept, Save: b.journal.Keep,
-		Resubmit: terms.Resubmit, Remove: terms.Delete,
-		Terms: parts.Terms{
-			Requests: terms.Requests, Bytes: terms.Bytes, Tokens: terms.Tokens, Poll: terms.Poll, Grace: terms.Grace,
-		},
-		Observer: b.cfg.Observer, Logger: b.log,
+		APIs: v.apis, Known: known, Dir: b.journal.Path() + BatchesSuffix, Saved: kept, Save: b.journal.Keep,
+		Resubmit: terms.Resubmit, Terms: parts.Terms{Poll: terms.Poll, Grace: terms.Grace}, Observer: b.cfg.Observer, Logger: b.log,
 	})
 	return err
 }
@@ -294,13 +278,13 @@ func (v *via) unreached() error {
 
 // conclude is the end of a run: it fails if lines are left.
 func (v *via) conclude() error {
-	if v.ended != nil || v.batch.progressLeft() == 0 {
-		return v.ended
-	}
-	if v.batch.cfg.Batches.Cancel {
+	switch {
+	case v == nil:
+		return nil
+	case v.ended == nil && v.batch.progressLeft() > 0 && v.batch.cfg.Batches.Cancel:
 		return work.ErrCalledOff
 	}
-	return nil
+	return v.ended
 }
 
 // finish takes the parts away whose results are safe, at the end of a run, and says how it ended.

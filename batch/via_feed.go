@@ -120,7 +120,7 @@ func (f *viaFeed) begin() error {
 	}
 	f.more = !f.batch.cfg.Batches.Cancel
 	if f.more && f.desk.Bare() {
-		f.batch.log.Warn("nothing more is submitted: files of parts are gone, and any line may be in one of these", "directory", f.batch.outPath()+BatchesSuffix)
+		f.batch.log.Warn("nothing more is submitted: files of parts are gone, and any line may be in one of these", "directory", f.batch.journal.Path()+BatchesSuffix)
 		f.more = false
 	}
 	if f.batch.cfg.Batches.Cancel {

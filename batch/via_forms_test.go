@@ -99,7 +99,7 @@ func TestEachFormWritesTheOutputOfALiveRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg, server := form.config(t, f, sim.Config{})
-		cfg.Batches.Requests = 15
+		cfg.Provider.Batches.Requests = 15
 		rep, err := run(t, cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -170,7 +170,7 @@ func TestEachFormTakesLinesThatFailToLaterParts(t *testing.T) {
 	eachForm(t, func(t *testing.T, form viaForm) {
 		f := newFiles(t, form.lines(300))
 		cfg, server := form.config(t, f, sim.Config{Seed: 3, Batches: sim.Batches{Fail: 0.15, ExpireEvery: 3, FailEvery: 7, CutResults: 1}})
-		cfg.Batches.Requests, cfg.Budget.Attempts = 60, 12 // of Anthropic's batches some fail line by line
+		cfg.Provider.Batches.Requests, cfg.Budget.Attempts = 60, 12 // of Anthropic's batches some fail line by line
 		rep, err := run(t, cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -218,7 +218,7 @@ func TestALineThatWasNotRunCostsNoAttempt(t *testing.T) {
 	eachForm(t, func(t *testing.T, form viaForm) {
 		f := newFiles(t, form.lines(80))
 		cfg, server := form.config(t, f, sim.Config{Batches: sim.Batches{ExpireEvery: 2, MaxRequests: form.most}})
-		cfg.Batches.Requests, cfg.Budget.Attempts = 20, 1
+		cfg.Provider.Batches.Requests, cfg.Budget.Attempts = 20, 1
 		rep, err := run(t, cfg)
 		if err != nil || rep.Done != 80 {
 			t.Fatalf("%+v, %v", rep.Report, err)
@@ -237,7 +237,7 @@ func TestEachFormCancelled(t *testing.T) {
 	eachForm(t, func(t *testing.T, form viaForm) {
 		f := newFiles(t, form.lines(90))
 		cfg, server := form.config(t, f, sim.Config{Batches: sim.Batches{Latency: time.Hour}})
-		cfg.Batches.Requests = 30
+		cfg.Provider.Batches.Requests = 30
 		abandon(t, cfg, 30*time.Minute)
 		cfg.Batches.Cancel = true
 		rep, err := run(t, cfg)
@@ -263,7 +263,7 @@ func TestEachFormWaitsForRoom(t *testing.T) {
 			room.Pending = 45
 		}
 		cfg, server := form.config(t, f, sim.Config{Batches: room})
-		cfg.Batches.Requests = 20
+		cfg.Provider.Batches.Requests = 20
 		rep, err := run(t, cfg)
 		refused := server.Stats().Batches.Refused
 		if err != nil || rep.Done != 60 || refused["enqueued_tokens"]+refused["pending"] == 0 {
@@ -305,7 +305,7 @@ func TestEachFormGoesLiveWithAuto(t *testing.T) {
 	eachForm(t, func(t *testing.T, form viaForm) {
 		f := newFiles(t, form.lines(200))
 		cfg, server := form.config(t, f, sim.Config{Seed: 5, Latency: time.Millisecond, Batches: sim.Batches{Fail: 0.2, ExpireEvery: 2}})
-		cfg.Via, cfg.Batches.Requests = batch.ViaAuto, 50
+		cfg.Via, cfg.Provider.Batches.Requests = batch.ViaAuto, 50
 		rep, err := run(t, cfg)
 		if err != nil || rep.Done+rep.Report.Failed != 200 {
 			t.Fatalf("%+v, %v", rep.Report, err)
@@ -336,7 +336,7 @@ func TestEachFormIsPaidOnceThoughAnswersAreLost(t *testing.T) {
 		parts := suite.Size(6, 12)
 		f := newFiles(t, form.lines(parts*each))
 		cfg, server := form.config(t, f, sim.Config{Seed: 2, Batches: sim.Batches{Latency: time.Hour, Drop: 0.5, ListDelay: 5 * time.Second}})
-		cfg.Batches.Requests, cfg.Batches.Grace = each, 30*time.Second
+		cfg.Provider.Batches.Requests, cfg.Batches.Grace = each, 30*time.Second
 		own, others := cfg.Transport, 0
 		var creations atomic.Int32
 		if form.name == "anthropic" {

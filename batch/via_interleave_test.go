@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,50 +17,29 @@ import (
 	"github.com/sluice-llm/sluice/sim"
 )
 
-func TestFilesAtTheProviderAreDeletedOnWish(t *testing.T) {
-	for _, wished := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFiles(t, chats(30))
-			cfg, sent := f.viaConfig(t, sim.Config{Latency: time.Millisecond})
-			cfg.Batches.Requests, cfg.Batches.Delete = 20, wished
-			if rep, err := run(t, cfg); err != nil || rep.Done != 30 {
-				t.Fatalf("%+v, %v", rep.Report, err)
-			}
-			deleted := 0
-			sent.mu.Lock()
-			for call, n := range sent.calls {
-				if strings.HasPrefix(call, "DELETE /v1/files/") {
-					deleted += n
-				}
-			}
-			sent.mu.Unlock()
-			if want := map[bool]int{true: 4}[wished]; deleted != want { // requests and results of two batches
-				t.Errorf("wished %v: %d files were deleted, want %d", wished, deleted, want)
-			}
-			f.tidy(t)
-		})
-	}
-}
-
-// TestAPartIsMergedNoSoonerThanItsLinesAreRecorded looks at the output when the first file is deleted, which is after that.
+// TestAPartIsMergedNoSoonerThanItsLinesAreRecorded looks at the output when the first file of the part is gone, which is after that.
 func TestAPartIsMergedNoSoonerThanItsLinesAreRecorded(t *testing.T) {
 	const lines = 600
 	f := newFiles(t, chats(lines))
-	cfg, sent := f.viaConfig(t, sim.Config{Batches: sim.Batches{Latency: -1}})
-	cfg.Batches.Delete, cfg.Batches.Poll = true, 10*time.Millisecond
+	cfg, _ := f.viaConfig(t, sim.Config{Batches: sim.Batches{Latency: -1}})
+	cfg.Batches.Poll = 10 * time.Millisecond
 	cfg.OnResult = func(*work.Result) { time.Sleep(20 * time.Millisecond) } // so that recording takes longer than all else
-	deleted := make(chan int, 10)
-	cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
-		if r.Method == http.MethodDelete {
-			text, _ := os.ReadFile(f.out)
-			deleted <- bytes.Count(text, []byte("\n"))
+	left := func() int {
+		all, _ := filepath.Glob(filepath.Join(f.out+batch.BatchesSuffix, "*"))
+		return len(all)
+	}
+	merged := make(chan int, 1)
+	go func() {
+		for most := 0; left() >= most; time.Sleep(time.Millisecond) {
+			most = left()
 		}
-		return sent.RoundTrip(r)
-	})
+		text, _ := os.ReadFile(f.out)
+		merged <- bytes.Count(text, []byte("\n"))
+	}()
 	if rep, err := run(t, cfg); err != nil || rep.Done != lines {
 		t.Fatalf("%+v, %v", rep.Report, err)
 	}
-	if n := <-deleted; n != lines {
+	if n := <-merged; n != lines {
 		t.Errorf("the part was merged when %d of its %d lines were recorded", n, lines)
 	}
 }
@@ -149,7 +127,7 @@ func TestPartsThatAreLostTogetherAreNotSentAgain(t *testing.T) {
 		const lines = 40
 		f := newFiles(t, chats(lines))
 		cfg, sent := f.viaConfig(t, hour())
-		cfg.Batches.Requests = 1
+		cfg.Provider.Batches.Requests = 1
 		abandon(t, cfg, 30*time.Minute)
 		made := sent.count(batchMade)
 		var mu sync.Mutex

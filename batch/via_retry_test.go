@@ -22,7 +22,7 @@ func TestLinesThatFailedGoIntoLaterParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t, chats(300))
 		cfg, sent := f.viaConfig(t, sim.Config{Seed: 3, Batches: sim.Batches{Fail: 0.15, ExpireEvery: 3}})
-		cfg.Batches.Requests = 60
+		cfg.Provider.Batches.Requests = 60
 		rep, err := run(t, cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func TestAutoCallsLiveWhatBatchesLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t, chats(200))
 		cfg, sent := f.viaConfig(t, sim.Config{Seed: 5, Latency: time.Millisecond, Batches: sim.Batches{Fail: 0.2, ExpireEvery: 2}})
-		cfg.Via, cfg.Batches.Requests = batch.ViaAuto, 50
+		cfg.Via, cfg.Provider.Batches.Requests = batch.ViaAuto, 50
 		rep, err := run(t, cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -167,7 +167,7 @@ func TestAutoEndsWithItsBudget(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFiles(t, chats(200))
 			cfg, _ := f.viaConfig(t, sim.Config{Seed: 5, Latency: time.Millisecond, OutputTokens: 40, Batches: sim.Batches{Fail: 0.2, ExpireEvery: 2}})
-			cfg.Via, cfg.Batches.Requests, cfg.Budget.Tokens = batch.ViaAuto, 10, tokens
+			cfg.Via, cfg.Provider.Batches.Requests, cfg.Budget.Tokens = batch.ViaAuto, 10, tokens
 			b, err := batch.Open(cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -200,7 +200,7 @@ func TestPartsThatAProviderCountsHigherAreHalved(t *testing.T) {
 		}
 		f := newFiles(t, text.String())
 		cfg, _ := f.viaConfig(t, sim.Config{Batches: sim.Batches{EnqueuedTokens: 600, Latency: time.Minute}})
-		cfg.Batches.Requests = 20 // 900 tokens, or 100 without the answers
+		cfg.Provider.Batches.Requests = 20 // 900 tokens, or 100 without the answers
 		b, err := batch.Open(cfg)
 		if err != nil {
 			t.Fatal(err)

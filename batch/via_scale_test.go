@@ -18,7 +18,7 @@ func TestManyLinesThroughSmallBounds(t *testing.T) {
 		cfg, sent := f.viaConfig(t, sim.Config{Seed: 11, Batches: sim.Batches{
 			Latency: time.Hour, EnqueuedTokens: 5000, Fail: 0.01, ExpireEvery: 7, MaxRequests: 700, CutResults: 1,
 		}})
-		cfg.Batches.Requests = 500
+		cfg.Provider.Batches.Requests = 500
 		rep, err := run(t, cfg)
 		if err != nil || rep.Done+rep.Report.Failed != lines || rep.Left() != 0 {
 			t.Fatalf("%+v, %v", rep, err)

@@ -111,7 +111,7 @@ func TestABatchWritesTheOutputOfALiveRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg, sent := f.viaConfig(t, sim.Config{})
-		cfg.Batches.Requests = 15
+		cfg.Provider.Batches.Requests = 15
 		rep, err := run(t, cfg)
 		if err != nil {
 			t.Fatal(err)

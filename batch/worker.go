@@ -47,7 +47,6 @@ type workerTask struct {
 
 // UnservedError stops a Worker if no upstream of its Config serves the model of a task.
 type UnservedError struct {
-	Model   string
 	Problem string
 	Advice  string
 }
@@ -149,7 +148,7 @@ func (w *Worker) item(t *Task) (work.Item, error) {
 		bad = w.parser.fits(&rq)
 	}
 	if bad != nil {
-		return item, &UnservedError{Model: t.Model, Problem: bad.Text, Advice: cmp.Or(bad.Hint, "start this worker with a --provider or upstreams that serve it")}
+		return item, &UnservedError{Problem: bad.Text, Advice: cmp.Or(bad.Hint, "start this worker with a --provider or upstreams that serve it")}
 	}
 	if b.router != nil {
 		item.Handler = b.router.handler

@@ -99,8 +99,8 @@ func (c *Cluster) Collect(ctx context.Context, cfg JobConfig) (*Collector, error
 	k := &Collector{
 		link: c.newLink(), terms: c.terms.orUsual(), cfg: cfg,
 		keys: keysOf(cfg.Name), owner: rand.Text(),
-		adds:  newBatcher(addBatch, batchBytes, func(a addition) int { return len(a.payload) }),
-		trims: newBatcher(addBatch, batchBytes, func(entry) int { return 0 }),
+		adds:  newBatcher(addBatch, func(a addition) int { return len(a.payload) }),
+		trims: newBatcher(addBatch, func(entry) int { return 0 }),
 		open:  map[int64][]byte{}, parked: map[int64]result{}, given: map[int64][]entry{}, cursor: "0",
 		news: make(chan struct{}, 1), ended: make(chan struct{}),
 	}

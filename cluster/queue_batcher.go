@@ -10,9 +10,8 @@ import (
 // batcher gathers what many hand in while the batch before is on its way, so that batches grow with the load by themselves and
 // a lone item does not wait. Its queue is bounded by those who put: each waits, or has a window.
 type batcher[T any] struct {
-	most  int         // items of a batch
-	bytes int         // of a batch, but for its last item
-	size  func(T) int // bytes of an item
+	most int         // items of a batch
+	size func(T) int // bytes of an item
 
 	mu     sync.Mutex
 	items  []T
@@ -22,8 +21,8 @@ type batcher[T any] struct {
 	kick   chan struct{}
 }
 
-func newBatcher[T any](most, bytes int, size func(T) int) *batcher[T] {
-	return &batcher[T]{most: most, bytes: bytes, size: size, kick: make(chan struct{}, 1)}
+func newBatcher[T any](most int, size func(T) int) *batcher[T] {
+	return &batcher[T]{most: most, size: size, kick: make(chan struct{}, 1)}
 }
 
 // put hands in items; false after close.
@@ -92,7 +91,7 @@ func (b *batcher[T]) next() (batch []T, end bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n, bytes := 0, 0
-	for n < len(b.items) && n < b.most && bytes < b.bytes {
+	for n < len(b.items) && n < b.most && bytes < batchBytes {
 		bytes += b.size(b.items[n])
 		n++
 	}

@@ -344,7 +344,7 @@ func (w *Worker) serve(ctx context.Context, name string) error {
 		s.held, s.results, s.unsure, s.renewed = old.held, old.results, old.unsure, old.renewed
 	} else {
 		s.held = map[string]chan struct{}{}
-		s.results = newBatcher(completeBatch, batchBytes, func(c completion) int { return len(c.result) })
+		s.results = newBatcher(completeBatch, func(c completion) int { return len(c.result) })
 		w.run.Go(func() { s.results.run(ctx, func(ctx context.Context, batch []completion) { w.flush(ctx, s, batch) }) })
 		if old != nil {
 			old.dropAllLocked()

@@ -98,15 +98,6 @@ func (d Dimension) Counted(perMinute, perDay string) string {
 	return dimensions[d].counted
 }
 
-// Help returns a description of the limit, such as "requests per minute".
-func (d Dimension) Help() string {
-	text := d.Counted(" per minute", " per day")
-	if dimensions[d].counted == "tokens" {
-		text += ", input and output together"
-	}
-	return text
-}
-
 // Field returns the name of the field of Limits that has the limit.
 func (d Dimension) Field() string {
 	if d == Concurrency {

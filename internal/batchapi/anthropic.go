@@ -186,18 +186,6 @@ func (n *anthropic) ParseResult(line []byte) (Result, error) {
 	return r, nil
 }
 
-// Remove deletes a batch with its results.
-func (n *anthropic) Remove(ctx context.Context, b *Batch) error {
-	if b.ID == "" {
-		return nil
-	}
-	err := n.ask(ctx, call{provider.Control{Method: http.MethodDelete, Path: batchesPath + "/" + segment(b.ID)}, ErrGone}, nil)
-	if errors.Is(err, ErrGone) {
-		return nil
-	}
-	return err
-}
-
 // batchIn reads an answer that is a batch.
 func (n *anthropic) batchIn(a provider.Answer) (Batch, error) {
 	var got anthropicBatch

@@ -56,9 +56,6 @@ type API interface {
 
 	// ParseResult reads a line of such a file. What it returns shares the line's memory.
 	ParseResult(line []byte) (Result, error)
-
-	// Remove deletes what a batch left at the provider, as far as that can be done: its files of requests and results.
-	Remove(ctx context.Context, b *Batch) error
 }
 
 // Errors of an API.

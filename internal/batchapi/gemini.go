@@ -274,18 +274,3 @@ func (g *gemini) denied(ctx context.Context, err, missing error) error {
 	}
 	return err
 }
-
-// Remove deletes the files of a batch. Those that are deleted already, or cannot be, are no error: all go after two days
-// (https://ai.google.dev/gemini-api/docs/files).
-func (g *gemini) Remove(ctx context.Context, b *Batch) error {
-	for _, name := range append([]string{b.File}, b.Results...) {
-		if !strings.HasPrefix(name, filesOf) {
-			continue
-		}
-		err := g.ask(ctx, call{provider.Control{Method: http.MethodDelete, Path: filePath(name)}, ErrGone}, nil)
-		if refused, ok := errors.AsType[*provider.Error](err); err != nil && !(ok && refused.Status/100 == 4) {
-			return err
-		}
-	}
-	return nil
-}

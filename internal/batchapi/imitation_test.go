@@ -64,12 +64,6 @@ func TestImitatedBatchesThatNeverWere(t *testing.T) {
 			if found, err := api.Find(t.Context(), p, time.Now()); err != nil || len(found) != 0 {
 				t.Errorf("%s: found %+v, %v", form, found, err)
 			}
-			b := ended(t, api, submit(t, api, p).ID)
-			for range 2 {
-				if err := api.Remove(t.Context(), &b); err != nil {
-					t.Errorf("%s: removed: %v", form, err)
-				}
-			}
 		})
 	}
 }

@@ -244,20 +244,6 @@ func (o *openAI) ParseResult(line []byte) (Result, error) {
 	return r, nil
 }
 
-// Remove deletes the files of a batch. Batches themselves cannot be deleted.
-func (o *openAI) Remove(ctx context.Context, b *Batch) error {
-	for _, file := range append([]string{b.File}, b.Results...) {
-		if file == "" {
-			continue
-		}
-		err := o.ask(ctx, call{provider.Control{Method: http.MethodDelete, Path: "/v1/files/" + segment(file)}, ErrGone}, nil)
-		if err != nil && !errors.Is(err, ErrGone) {
-			return err
-		}
-	}
-	return nil
-}
-
 // batchIn reads an answer that is a batch.
 func (o *openAI) batchIn(a provider.Answer) (Batch, error) {
 	var got openAIBatch

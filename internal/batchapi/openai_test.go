@@ -259,9 +259,4 @@ func TestOpenAIUnknownCancelAndRemove(t *testing.T) {
 	if err := serve(t, missing).api(t, "openai").Cancel(t.Context(), "x"); !errors.Is(err, batchapi.ErrUnknown) {
 		t.Error(err)
 	}
-	s = serve(t, answer{body: "{}"}, missing, answer{body: "{}"})
-	err := s.api(t, "openai").Remove(t.Context(), &batchapi.Batch{ID: "batch_1", File: "file-1", Results: []string{"file-2", "file-3"}})
-	if want := []string{"DELETE /v1/files/file-1", "DELETE /v1/files/file-2", "DELETE /v1/files/file-3"}; err != nil || !reflect.DeepEqual(s.calls(), want) {
-		t.Errorf("%v %v", err, s.calls())
-	}
 }

@@ -122,9 +122,9 @@ var sequences = []sequenced{
 		File: "openai", Provider: "openai", Version: "/v1", Model: "gpt-4o-mini", Endpoint: provider.ChatCompletions,
 		Body: `{"model":"gpt-4o-mini","messages":[{"role":"user","content":"hi"}],"stream":true}`,
 		Differ: []difference{
-			{"upload find_file create find get cancel remove", "header.accept", "application/json", "", anyAnswer},
+			{"upload find_file create find get cancel", "header.accept", "application/json", "", anyAnswer},
 			{"fetch", "header.accept", "application/binary", "", anyAnswer},
-			{"cancel remove", "header.content-type", "application/json", "", noBody},
+			{"cancel", "header.content-type", "application/json", "", noBody},
 			{"upload", "form.file.content_type", "application/octet-stream", "application/jsonl", sameType},
 		},
 	},
@@ -145,19 +145,18 @@ var sequences = []sequenced{
 		// The newer version refuses sampling parameters (https://platform.claude.com/docs/en/api/versioning): a line that is
 		// answered live would not be answered in a batch.
 		Differ: append([]difference{
-			{"create find get cancel fetch remove", "header.anthropic-version", "2026-10-21", "2023-06-01", "the version of live calls"},
-			{"create find get cancel fetch remove", "header.authorization", "Bearer KEY", "", "x-api-key is as good"},
-			{"create find get cancel fetch remove", "header.x-api-key", "", "KEY", "x-api-key is as good"},
+			{"create find get cancel fetch", "header.anthropic-version", "2026-10-21", "2023-06-01", "the version of live calls"},
+			{"create find get cancel fetch", "header.authorization", "Bearer KEY", "", "x-api-key is as good"},
+			{"create find get cancel fetch", "header.x-api-key", "", "KEY", "x-api-key is as good"},
 		}, anthropicDiffers...),
 	},
 	{
 		// The version is the one that the SDK takes for itself. The provider's row has v1beta, as the guide does.
 		File: "gemini", Provider: "gemini", Version: "/v1", Model: "gemini-2.5-flash", Endpoint: provider.GenerateContent,
-		Body:    `{"contents":[{"parts":[{"text":"hi"}]}]}`,
-		Skipped: map[string]string{"remove_batch 1": "the batch stays in the account's list: it holds no requests"},
+		Body: `{"contents":[{"parts":[{"text":"hi"}]}]}`,
 		Differ: []difference{
-			{"upload find_file create find get cancel fetch remove create_embeddings", "header.accept", "*/*", "", anyAnswer},
-			{"find_file find get cancel fetch remove", "header.content-type", "application/json", "", noBody},
+			{"upload find_file create find get cancel fetch create_embeddings", "header.accept", "*/*", "", anyAnswer},
+			{"find_file find get cancel fetch", "header.content-type", "application/json", "", noBody},
 			{"upload2", "header.accept", "*/*", "", anyAnswer},
 			{"upload2", "header.content-type", "application/json", "application/jsonl", sameType},
 			{"upload2", "header.x-goog-upload-protocol", "resumable", "", "it is said when the session begins, as the guide has it"},
@@ -170,9 +169,9 @@ var sequences = []sequenced{
 }
 
 var anthropicDiffers = []difference{
-	{"create find get cancel remove", "header.accept", "application/json", "", anyAnswer},
+	{"create find get cancel", "header.accept", "application/json", "", anyAnswer},
 	{"fetch", "header.accept", "application/binary", "", anyAnswer},
-	{"cancel remove", "header.content-type", "application/json", "", noBody},
+	{"cancel", "header.content-type", "application/json", "", noBody},
 	{"create", "json.requests[0].custom_id", "row-1", tag + "_row-1", "batches bear no name: the tag says whose they are"},
 	{"create", "json.requests[1].custom_id", "row-2", tag + "_row-2", "batches bear no name: the tag says whose they are"},
 }
@@ -325,8 +324,6 @@ func (of *sequenced) steps(t *testing.T, api batchapi.API, wanted map[string]*st
 	if want := wanted["fetch"].Answer.Body; results.String() != want {
 		t.Errorf("fetched %q, want %q", results.String(), want)
 	}
-	begin("remove")
-	check(api.Remove(ctx, &batchapi.Batch{ID: b.ID, File: file}))
 	if begin("create_embeddings") {
 		part.Model, part.Endpoint = "gemini-embedding-001", provider.EmbedContent
 		_, err := api.Create(ctx, part, file)

@@ -150,12 +150,6 @@ func TestThroughTheImitation(t *testing.T) {
 				if len(all) != 60 || good != b.Succeeded {
 					t.Errorf("%d results, %d good, of %+v", len(all), good, b)
 				}
-				if err := api.Remove(t.Context(), &b); err != nil {
-					t.Error(err)
-				}
-				if err := api.Fetch(t.Context(), b.Results[0], io.Discard); !errors.Is(err, batchapi.ErrGone) {
-					t.Errorf("removed: %v", err)
-				}
 				if _, err := api.Get(t.Context(), "batch_unknown"); !errors.Is(err, batchapi.ErrUnknown) {
 					t.Errorf("unknown: %v", err)
 				}

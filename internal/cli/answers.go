@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/proc"
-	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -102,7 +100,7 @@ func printAnswers(s *streams, o *answersOptions) error {
 		}
 	} else {
 		if p.results, err = batch.OpenRecordings(o.results); err != nil {
-			return usageError(err, "%s", noResults(o.results, "sluice answers"))
+			return usageError(err, noResults, "answers")
 		}
 		defer p.results.Close()
 	}
@@ -113,15 +111,8 @@ func printAnswers(s *streams, o *answersOptions) error {
 	return nil
 }
 
-// noResults says what to name in place of an output that is not there: the journal of a run in order of the input that has not
-// ended, if that is.
-func noResults(output, command string) string {
-	journal := work.AsidePath(output)
-	if _, err := os.Stat(journal); err == nil {
-		return "its run has not ended; the results so far: " + command + " " + shellQuote(journal)
-	}
-	return "name the file that sluice run -o OUT.jsonl wrote: " + command + " OUT.jsonl"
-}
+// noResults is the hint of a command whose output is not there.
+const noResults = "name the file that sluice run -o OUT.jsonl wrote: sluice %s OUT.jsonl"
 
 // explainAnswers gives an error its exit code and hint.
 func explainAnswers(err error) error {
@@ -165,7 +156,7 @@ func (p *answerPrinter) print(w io.Writer) error {
 	var err error
 	if p.o.input != "" {
 		if p.o.format == "csv" {
-			if names, err = fieldNames(p.o.input, fieldsOf(batch.FieldsOf(p.o.input, batch.FormatByName))); err != nil {
+			if names, err = fieldNames(p.o.input, fieldsOf(batch.FieldsOf(p.o.input))); err != nil {
 				return &inputFileError{err}
 			}
 		}
@@ -230,7 +221,7 @@ func (p *answerPrinter) inOrderOfResults(form answerForm) error {
 // inOrderOfInput prints the results of the input's items.
 func (p *answerPrinter) inOrderOfInput(form answerForm) error {
 	found := 0
-	for in, err := range batch.FieldsOf(p.o.input, batch.FormatByName) {
+	for in, err := range batch.FieldsOf(p.o.input) {
 		if err != nil {
 			return &inputFileError{err}
 		}

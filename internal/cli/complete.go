@@ -74,14 +74,6 @@ func completing(cmd *cobra.Command) *settings {
 	return &settings{registry: provider.Published()}
 }
 
-// valueOf is what a flag was given; "" where the command has no such flag.
-func valueOf(cmd *cobra.Command, flag string) string {
-	if f := cmd.Flags().Lookup(flag); f != nil {
-		return f.Value.String()
-	}
-	return ""
-}
-
 func providers(cmd *cobra.Command) []string {
 	return completing(cmd).registry.Names()
 }
@@ -89,9 +81,10 @@ func providers(cmd *cobra.Command) []string {
 // published are the limits of the provider that the line names, and of all where it names none.
 func published(cmd *cobra.Command) (all []provider.Tier) {
 	known := completing(cmd).registry
-	name := valueOf(cmd, "provider")
-	if p, ok := known.Lookup(name); ok {
-		return known.Tiers(p.Name)
+	if f := cmd.Flags().Lookup("provider"); f != nil {
+		if p, ok := known.Lookup(f.Value.String()); ok {
+			return known.Tiers(p.Name)
+		}
 	}
 	for _, p := range known.All() {
 		all = append(all, known.Tiers(p.Name)...)

@@ -37,7 +37,7 @@ func (o *runOptions) dry(s *streams, cfg batch.Config) error {
 	}
 	to := &targets{accounts: accounts, known: make(map[string]begun)}
 	survey := forecast.NewSurvey(to)
-	via := forecast.NewVia(o.via, cfg.Registry, forecast.BatchBounds{})
+	via := forecast.NewVia(o.via, cfg.Registry)
 	preview, err := batch.ReadPreview(cfg, func(r batch.Request) {
 		survey.Add(r)
 		via.Add(r)

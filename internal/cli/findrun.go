@@ -114,12 +114,14 @@ func (f *search) write(document any) error {
 	return err
 }
 
+// searchAgain ends hints of ending.
+const searchAgain = "then the same command searches again"
+
 // ending returns the error of a search with its exit code and a hint; nil for none.
 func (f *search) ending(err error) *exitError {
 	if err == nil {
 		return nil
 	}
-	const again = "then the same command searches again"
 	e := &exitError{code: exitFailed, err: err}
 	refused, said := errors.AsType[*provider.Error](err)
 	switch {
@@ -136,11 +138,11 @@ func (f *search) ending(err error) *exitError {
 	case errors.Is(err, context.Canceled):
 		e.code, e.err, e.hint = exitInterrupted, errors.New("interrupted"), "the same command searches anew"
 	case said:
-		e.explainRefused(refused, f, again)
+		e.explainRefused(refused, f)
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		e.hint = "raise the number of open files, as with ulimit -n 4096, or lower --max-workers; " + again
+		e.hint = "raise the number of open files, as with ulimit -n 4096, or lower --max-workers; " + searchAgain
 	default:
-		e.hint = "check the network and --base-url; " + again
+		e.hint = "check the network and --base-url; " + searchAgain
 	}
 	return e
 }
@@ -149,14 +151,14 @@ func (f *search) ending(err error) *exitError {
 const cheaper = "raise it; --dry-run prints the cost of a search, and --max-workers limits it"
 
 // explainRefused adds the reason why the provider does not respond, and a hint.
-func (e *exitError) explainRefused(refused *provider.Error, f *search, again string) {
+func (e *exitError) explainRefused(refused *provider.Error, f *search) {
 	switch {
 	case refused.Kind == sluice.Auth:
 		e.err = fmt.Errorf("the key was refused: %w", e.err)
-		e.hint = f.accounts.check(refused) + "; " + again
+		e.hint = f.accounts.check(refused) + "; " + searchAgain
 	case refused.Kind == sluice.QuotaExhausted:
 		e.err = fmt.Errorf("the account's quota is spent: %w", e.err)
-		e.hint = "add credit or raise the spend limit; " + again
+		e.hint = "add credit or raise the spend limit; " + searchAgain
 	case refused.Status == http.StatusNotFound:
 		e.hint = fmt.Sprintf("check --model: %s has no %s, or not for this key; and --base-url, if it is given", f.o.cfg.Provider.Name, f.o.cfg.Target.Model)
 	case refused.Kind == sluice.ContextLength:

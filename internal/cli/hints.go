@@ -38,11 +38,6 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 		e.explainConfig(wrong)
 		return e
 	}
-	if isAny[*work.AsideError](err) {
-		e.code = exitUsage
-		e.hint = "name another output with -o"
-		return e
-	}
 	if e.explainVia(err) {
 		return e
 	}

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/suite"
-	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -301,19 +300,14 @@ func (k *killBench) awaitLines(n int) {
 	k.await("the output to grow", func() bool { return bytes.Count(k.read(), []byte("\n")) >= n })
 }
 
-// read returns the lines of the output, or of the journal aside if there is one.
+// read returns the lines of the output.
 func (k *killBench) read() []byte {
 	k.t.Helper()
-	for _, name := range []string{work.AsidePath(k.out), k.out, work.AsidePath(k.out)} { // it may come and go meanwhile
-		b, err := os.ReadFile(name)
-		if err == nil {
-			return b
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			k.t.Fatal(err)
-		}
+	b, err := os.ReadFile(k.out)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		k.t.Fatal(err)
 	}
-	return nil
+	return b
 }
 
 // settle waits until the imitation has no call open, and none comes that a dead run had sent, and returns how often it

@@ -18,13 +18,13 @@ import (
 func TestNobodyWaitsForAPipeInThePlaceOfAnOutput(t *testing.T) {
 	const running = `{"version":1,"status":"running","pid":1,"updated_at":"2026-01-01T00:00:00Z"}`
 	dir, of := t.TempDir(), t.TempDir()
-	pipe, aside, input := filepath.Join(dir, "pipe.jsonl"), filepath.Join(dir, "aside.jsonl"), filepath.Join(of, "in.jsonl")
-	for _, name := range []string{pipe, aside + ".journal", input, proc.ResultsPath(of)} {
+	pipe, input := filepath.Join(dir, "pipe.jsonl"), filepath.Join(of, "in.jsonl")
+	for _, name := range []string{pipe, input, proc.ResultsPath(of)} {
 		if err := syscall.Mkfifo(name, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{pipe + ".state.json", aside + ".state.json", proc.StatePath(of)} {
+	for _, name := range []string{pipe + ".state.json", proc.StatePath(of)} {
 		put(t, name, running)
 	}
 	for _, tt := range []struct {
@@ -34,7 +34,6 @@ func TestNobodyWaitsForAPipeInThePlaceOfAnOutput(t *testing.T) {
 		says string
 	}{
 		{"status of it", []string{"status", pipe}, 3, "warning: " + pipe + " is not a regular file"},
-		{"status of one whose journal is one", []string{"status", aside}, 3, "warning: " + aside + ".journal is not a regular file"},
 		{"status of the directory", []string{"status", dir}, 0, "warning: " + pipe + " is not a regular file"},
 		{"status of commands", []string{"status", of}, 3, "is not a regular file"},
 		{"answers of it", []string{"answers", pipe}, 2, pipe + " is not a regular file"},

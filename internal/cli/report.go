@@ -144,7 +144,7 @@ func (o *reportOptions) advice(results int) telemetry.Advice {
 func (o *reportOptions) readResults(a *telemetry.Aggregate) error {
 	f, err := os.Open(o.output)
 	if err != nil {
-		return usageError(err, "%s", noResults(o.output, "sluice report"))
+		return usageError(err, noResults, "report")
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.IsDir() {

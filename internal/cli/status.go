@@ -180,12 +180,9 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 	return st, nil
 }
 
-// recorded counts the results of an output, in its place or still in its journal.
+// recorded counts the results of an output.
 func recorded(output string) (n int, err error) {
-	f, err := regular.Open(work.AsidePath(output))
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = regular.Open(output)
-	}
+	f, err := regular.Open(output)
 	if err != nil {
 		return 0, err
 	}

@@ -18,7 +18,6 @@ import (
 type summary struct {
 	Input   string `json:"input"`
 	Output  string `json:"output"`
-	Journal string `json:"journal,omitempty"` // has the results, until all are there and the output is written
 	Events  string `json:"events,omitempty"`
 	Outcome string `json:"outcome"` // done, items_failed, called_off, stopped, interrupted, failed
 	Error   string `json:"error,omitempty"`
@@ -201,10 +200,7 @@ func (sum *summary) print(s *streams) {
 	sum.printAttention(s)
 	sum.printRun(s)
 	sum.printLimits(s)
-	switch {
-	case done+sum.Failed > 0 && sum.Journal != "":
-		s.row("output", "%s; %s follows in input order after the last item", sum.Journal, sum.Output)
-	case done+sum.Failed > 0:
+	if done+sum.Failed > 0 {
 		s.row("output", "%s", sum.Output)
 	}
 	if sum.Outcome == "done" && sum.Hint == "" {

@@ -47,7 +47,6 @@ type Result struct {
 	ExitCode int           // -1: it did not exit by itself
 	Signal   string        // that ended it; "" is none
 	Asked    bool          // it was asked to end, or killed, before it did: exit code 0 says little then
-	Took     time.Duration // from its start
 	CPU      time.Duration // of it and of what it waited for, in programs and in the kernel
 
 	// MaxRSS is the most bytes of memory that it, or one process that it waited for, had at once; 0 is not known. On Linux it is

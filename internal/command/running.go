@@ -115,7 +115,7 @@ func (r *running) wait(ctx context.Context) (Result, error) {
 	if err = cmp.Or(err, outErr); err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	res := Result{ExitCode: r.cmd.ProcessState.ExitCode(), Signal: signalOf(r.cmd.ProcessState), Took: time.Since(r.began)}
+	res := Result{ExitCode: r.cmd.ProcessState.ExitCode(), Signal: signalOf(r.cmd.ProcessState)}
 	res.Asked = r.asked.Load() != 0
 	res.CPU = r.cmd.ProcessState.UserTime() + r.cmd.ProcessState.SystemTime()
 	res.MaxRSS = maxRSS(r.cmd.ProcessState)

@@ -63,7 +63,6 @@ type prober struct {
 	mu       sync.Mutex
 	progress Progress
 	told     time.Time // when Progress was called last
-	open     int
 	cap      spend.Cap
 	models   spend.Models // by kind: some models think for longer than they may
 	passed   time.Time    // when a request was accepted last
@@ -181,7 +180,6 @@ func (p *prober) hold(s *shape) (held, error) {
 	if err := p.fitsLocked(h.estimate.Amount()); err != nil {
 		return h, err
 	}
-	p.open++
 	p.cap.Open(&h.estimate)
 	p.progress.Spent.Calls++
 	h.at = time.Now()
@@ -209,7 +207,6 @@ func (p *prober) fitsLocked(more spend.Amount) error {
 func (p *prober) settle(h *held, r *reply) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open--
 	spent, o := &p.progress.Spent, &r.outcome
 	in, out := 0, 0 // a rejected or unsent request is not billed
 	switch {

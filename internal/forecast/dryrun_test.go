@@ -96,30 +96,34 @@ func TestADryRunAddsUpItsLanes(t *testing.T) {
 
 func TestBatchesAreFilledUpToTheirBounds(t *testing.T) {
 	for _, c := range []struct {
-		most    forecast.BatchBounds
+		row     provider.BatchesRow
 		batches int
 		boundBy string
 		turns   int
 	}{
-		{forecast.BatchBounds{}, 1, "", 0},
-		{forecast.BatchBounds{Requests: 30}, 4, "", 0},
-		{forecast.BatchBounds{Bytes: 5000}, 10, "", 0}, // 500 bytes each, with what stands around them
-		{forecast.BatchBounds{Tokens: 20_000}, 5, "enqueued_tokens", 5},
+		{provider.BatchesRow{}, 1, "", 0},
+		{provider.BatchesRow{Requests: new(provider.Count(30))}, 4, "", 0},
+		{provider.BatchesRow{Bytes: new(provider.Count(5000))}, 10, "", 0}, // 500 bytes each, with what stands around them
+		{provider.BatchesRow{Pending: new(provider.Count(20))}, 1, "pending_requests", 5},
 	} {
-		v := forecast.NewVia(batch.ViaBatchAPI, provider.Published(), c.most)
+		known, err := provider.Published().With(provider.Row{Name: "openai", Batches: &c.row})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := forecast.NewVia(batch.ViaBatchAPI, known)
 		for range 100 {
 			v.Add(request("openai", "gpt-4o", 1000, 100))
 		}
 		v.Sum([]*forecast.Lane{{Provider: "openai", Cost: &forecast.Cost{Least: 3, Most: new(8.0)}}})
 		b := v.Accounts[0]
 		if b.Batches != c.batches || b.BoundBy != c.boundBy || b.Turns != c.turns || b.Requests != 100 || b.Tokens != 100_000 {
-			t.Errorf("%+v: %+v", c.most, b)
+			t.Errorf("%+v: %+v", c.row, b)
 		}
 		if v.Cost == nil || v.Cost.Least != 1.5 || *v.Cost.Most != 4 { // half of the live price
 			t.Errorf("cost %+v", v.Cost)
 		}
 	}
-	auto := forecast.NewVia(batch.ViaAuto, provider.Published(), forecast.BatchBounds{})
+	auto := forecast.NewVia(batch.ViaAuto, provider.Published())
 	if auto.Add(request("modal", "m", 1, 1)); len(auto.Accounts) != 0 {
 		t.Error("auto hands requests to a provider without a Batch API")
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/internal/parts"
 	"github.com/sluice-llm/sluice/plan"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -21,7 +20,6 @@ type Via struct {
 	Auto *Auto `json:"auto,omitempty"` // nil: there is no deadline to weigh
 
 	known *provider.Registry
-	most  BatchBounds
 }
 
 // Pending counts what earlier runs handed over.
@@ -47,18 +45,11 @@ type Batches struct {
 	Tokens   int64        `json:"input_tokens"`
 	Price    float64      `json:"price"` // of a request; a live one has 1
 	Window   plan.Seconds `json:"window_s,omitzero"`
-	BoundBy  string       `json:"bound_by,omitempty"` // enqueued_tokens, batches_per_hour or pending_requests
+	BoundBy  string       `json:"bound_by,omitempty"` // batches_per_hour or pending_requests
 	Turns    int          `json:"turns,omitempty"`    // the rounds of batches, one after the other, that the bound makes
 
-	row  provider.BatchAPI // within the BatchBounds
+	row  provider.BatchAPI
 	open map[batchName]*openBatch
-}
-
-// BatchBounds bound a batch, and Tokens the input tokens of all pending batches of an account. 0 is no bound.
-type BatchBounds struct {
-	Requests int
-	Bytes    int64
-	Tokens   int
 }
 
 // batchName is what requests of one batch have in common.
@@ -66,13 +57,13 @@ type batchName struct{ provider, endpoint, model string }
 
 // openBatch is a batch that is not full.
 type openBatch struct {
-	requests, tokens int
-	bytes            int64
+	requests int
+	bytes    int64
 }
 
 // NewVia returns what a run without requests would hand over.
-func NewVia(way batch.Via, known *provider.Registry, most BatchBounds) *Via {
-	return &Via{Way: way.String(), Accounts: []*Batches{}, known: known, most: most}
+func NewVia(way batch.Via, known *provider.Registry) *Via {
+	return &Via{Way: way.String(), Accounts: []*Batches{}, known: known}
 }
 
 // Add adds a request to the batches of its account. Without a Batch API, --batch has it go live.
@@ -85,16 +76,15 @@ func (v *Via) Add(r batch.Request) {
 	if b.row.OneModel {
 		name.model = r.Model
 	}
-	size, tokens := int64(r.Size+plan.BatchWrapping), r.Price.Cost.Input
+	size := int64(r.Size + plan.BatchWrapping)
 	o := b.open[name]
-	if o == nil || b.row.Requests > 0 && o.requests+1 > b.row.Requests || b.row.Bytes > 0 && o.bytes+size > b.row.Bytes ||
-		v.most.Tokens > 0 && o.tokens+tokens > v.most.Tokens {
+	if o == nil || b.row.Requests > 0 && o.requests+1 > b.row.Requests || b.row.Bytes > 0 && o.bytes+size > b.row.Bytes {
 		o = &openBatch{}
 		b.open[name] = o
 		b.Batches++
 	}
-	o.requests, o.tokens, o.bytes = o.requests+1, o.tokens+tokens, o.bytes+size
-	b.Requests, b.Bytes, b.Tokens = b.Requests+1, b.Bytes+size, b.Tokens+int64(tokens)
+	o.requests, o.bytes = o.requests+1, o.bytes+size
+	b.Requests, b.Bytes, b.Tokens = b.Requests+1, b.Bytes+size, b.Tokens+int64(r.Price.Cost.Input)
 }
 
 // account returns the account at a provider; nil if its requests go live.
@@ -107,7 +97,6 @@ func (v *Via) account(name string) *Batches {
 		return nil
 	}
 	b := &Batches{Provider: name, Price: p.Batches.Price, Window: plan.Seconds{Duration: p.Batches.Window}, row: p.Batches, open: make(map[batchName]*openBatch)}
-	b.row.Requests, b.row.Bytes = parts.Least(v.most.Requests, b.row.Requests), parts.Least(v.most.Bytes, b.row.Bytes)
 	v.Accounts = append(v.Accounts, b)
 	return b
 }
@@ -116,7 +105,7 @@ func (v *Via) account(name string) *Batches {
 func (v *Via) Sum(lanes []*Lane) {
 	slices.SortFunc(v.Accounts, func(a, b *Batches) int { return cmp.Compare(a.Provider, b.Provider) })
 	for _, b := range v.Accounts {
-		b.bind(v.most.Tokens)
+		b.bind()
 	}
 	v.Cost = &Cost{Most: new(0.0)}
 	for _, lane := range lanes {
@@ -129,18 +118,17 @@ func (v *Via) Sum(lanes []*Lane) {
 }
 
 // bind names the bound with most turns.
-func (b *Batches) bind(enqueued int) {
+func (b *Batches) bind() {
 	for _, bound := range []struct {
 		name       string
-		need, most int64
+		need, most int
 	}{
-		{"enqueued_tokens", b.Tokens, int64(enqueued)}, {"pending_requests", int64(b.Requests), int64(b.row.Pending)},
-		{"batches_per_hour", int64(b.Batches), int64(b.row.PerHour)},
+		{"pending_requests", b.Requests, b.row.Pending}, {"batches_per_hour", b.Batches, b.row.PerHour},
 	} {
 		if bound.most == 0 {
 			continue
 		}
-		if turns := int((bound.need + bound.most - 1) / bound.most); turns > max(1, b.Turns) {
+		if turns := (bound.need + bound.most - 1) / bound.most; turns > max(1, b.Turns) {
 			b.BoundBy, b.Turns = bound.name, turns
 		}
 	}

@@ -18,7 +18,6 @@ const lane = "batch-api"
 const (
 	mostCalls  = 4                      // to an account's Batch API at once: each may carry a file
 	throttles  = 1 << 20                // of one call: there is a day's time
-	tidyTime   = time.Minute            // for the removal of files
 	firstLook  = 500 * time.Millisecond // at a batch after it was made; doubles up to Terms.Poll
 	firstPoll  = 5 * time.Second
 	longRefuse = 5 * time.Minute // longest wait for room that others take up
@@ -49,25 +48,11 @@ func newAccount(cfg *Config, name string, api batchapi.API) (*account, error) {
 	return &account{name: name, api: api, known: cfg.Known[name], sched: s}, nil
 }
 
-// mostRequests is how many requests a part may have; 0 is any number.
-func (a *account) mostRequests(t *Terms) int { return Least(a.api.Bounds().Requests, t.Requests) }
-
-// mostBytes is how many bytes a part's file may have; 0 is any number.
-func (a *account) mostBytes(t *Terms) int64 { return Least(a.api.Bounds().Bytes, t.Bytes) }
-
-// Least is the lesser of two bounds, of which 0 or less is none.
-func Least[N int | int64](x, y N) N {
-	if x <= 0 || y > 0 && y < x {
-		return max(0, y)
-	}
-	return x
-}
-
 // roomOf is how many tokens an account may have enqueued; 0 is not known.
 func (d *Desk) roomOf(a *account) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return Least(a.room, d.cfg.Terms.Tokens)
+	return a.room
 }
 
 // call makes a call when the account's gate lets it, and again while it fails in a way that passes.

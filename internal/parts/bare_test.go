@@ -18,7 +18,7 @@ import (
 // them back.
 func stripped(t *testing.T) (b *bench, tag string, put func()) {
 	b = newBench(t)
-	b.terms.Requests = 5
+	b.api.bounds.Requests = 5
 	d := b.open()
 	d.Start(context.Background())
 	b.add(d, 0, 10)

@@ -94,7 +94,6 @@ func (d *Desk) drop(p *Part) error {
 		return err
 	}
 	d.dir.remove(&e)
-	d.tidy(p, &e)
 	return nil
 }
 

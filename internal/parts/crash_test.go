@@ -99,12 +99,12 @@ func (p *process) Fetch(ctx context.Context, result string, w io.Writer) error {
 }
 
 // live is a process's life: it takes up what is there, adds what is missing, and records what comes.
-func (w *world) live(life int, after bool, terms parts.Terms, members int) (finished bool, err error) {
+func (w *world) live(life int, after bool, members int) (finished bool, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	p := &process{double: w.api, life: life, after: after, die: cancel, world: w}
 	d, err := parts.Open(parts.Config{
-		APIs: map[string]batchapi.API{"acme": p}, Dir: w.dir, Saved: w.saved, Save: p.Save, Terms: terms,
+		APIs: map[string]batchapi.API{"acme": p}, Dir: w.dir, Saved: w.saved, Save: p.Save,
 	})
 	if err != nil {
 		return false, err
@@ -230,13 +230,12 @@ func TestNoRequestIsRunTwiceOrLostWhereverProcessesDie(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
 		w := &world{api: draw(rt), dir: filepath.Join(dir, strconv.Itoa(run)), done: map[string]int{}}
-		terms := parts.Terms{Tokens: rapid.SampledFrom([]int{0, 40, 100}).Draw(rt, "tokens")}
 		members := rapid.IntRange(1, 20).Draw(rt, "members")
 		lives := rapid.SliceOfN(rapid.IntRange(1, 40), 0, 12).Draw(rt, "lives")
 		after := rapid.SliceOfN(rapid.Bool(), len(lives), len(lives)).Draw(rt, "after the effect")
 		foreign := rapid.SliceOfN(rapid.IntRange(1, 6), 0, 4).Draw(rt, "batches of others")
 		var err error
-		synctest.Test(t, func(t *testing.T) { err = w.history(lives, after, foreign, terms, members) })
+		synctest.Test(t, func(t *testing.T) { err = w.history(lives, after, foreign, members) })
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -244,7 +243,7 @@ func TestNoRequestIsRunTwiceOrLostWhereverProcessesDie(t *testing.T) {
 }
 
 // history has processes live one after the other, the last one as long as it needs.
-func (w *world) history(lives []int, after []bool, foreign []int, terms parts.Terms, members int) error {
+func (w *world) history(lives []int, after []bool, foreign []int, members int) error {
 	finished := false
 	for i := 0; !finished; i++ {
 		if i < len(foreign) { // while no process is there, somebody else uses the same key
@@ -255,7 +254,7 @@ func (w *world) history(lives []int, after []bool, foreign []int, terms parts.Te
 			life, late = lives[i], after[i]
 		}
 		var err error
-		if finished, err = w.live(life, late, terms, members); err != nil {
+		if finished, err = w.live(life, late, members); err != nil {
 			return err
 		}
 		time.Sleep(time.Second)

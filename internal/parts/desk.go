@@ -47,8 +47,6 @@ type Desk struct {
 	ctx     context.Context // of Start; nil before
 	cancel  context.CancelFunc
 	carried sync.WaitGroup
-
-	removing sync.WaitGroup // of files at providers
 }
 
 // Part is a part. Its methods are for one goroutine.
@@ -238,7 +236,6 @@ func (d *Desk) Merged(p *Part) error {
 		return err
 	}
 	d.dir.remove(&e)
-	d.tidy(p, &e)
 	d.announce()
 	return nil
 }
@@ -265,17 +262,16 @@ func forget(all []*Part) []*Part {
 func (d *Desk) Cancel() error {
 	d.mu.Lock()
 	d.calloff = true
-	var over []*Part
 	var gone []entry
 	for _, f := range d.filling {
 		f.w.close()
-		over, gone = append(over, f.p), append(gone, f.p.e)
+		gone = append(gone, f.p.e)
 		f.p.dropLocked()
 	}
 	clear(d.filling)
 	for _, p := range d.parts {
 		if p.e.State == Waiting {
-			over, gone = append(over, p), append(gone, p.e)
+			gone = append(gone, p.e)
 			p.dropLocked()
 		}
 	}
@@ -286,7 +282,6 @@ func (d *Desk) Cancel() error {
 	}
 	for i := range gone {
 		d.dir.remove(&gone[i])
-		d.tidy(over[i], &gone[i])
 	}
 	d.announce()
 	return nil
@@ -373,7 +368,6 @@ func (d *Desk) Close() error {
 	}
 	d.mu.Unlock()
 	d.carried.Wait()
-	d.removing.Wait()
 	d.mu.Lock()
 	dropped := slices.Collect(maps.Values(d.filling))
 	clear(d.filling)

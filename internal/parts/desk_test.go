@@ -28,9 +28,8 @@ type bench struct {
 	again bool
 	log   *slog.Logger
 
-	remove bool
-	got    map[string]int // results by member
-	parts  int            // that were merged
+	got   map[string]int // results by member
+	parts int            // that were merged
 }
 
 func newBench(t *testing.T) *bench {
@@ -50,7 +49,7 @@ func (b *bench) open() *parts.Desk {
 func (b *bench) tryOpen() (*parts.Desk, error) {
 	return parts.Open(parts.Config{
 		APIs: map[string]batchapi.API{"acme": b.api}, Known: map[string]provider.BatchAPI{"acme": b.known},
-		Dir: b.dir, Saved: b.saved, Terms: b.terms, Resubmit: b.again, Remove: b.remove, Logger: b.log,
+		Dir: b.dir, Saved: b.saved, Terms: b.terms, Resubmit: b.again, Logger: b.log,
 		Save: func(s []byte) error { b.saved, b.saves = s, b.saves+1; return nil },
 	})
 }
@@ -126,7 +125,7 @@ func TestPartsAreSubmittedFetchedAndMerged(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
 				b.api.nameless, b.api.carries = nameless, 40*time.Minute
-				b.terms.Requests = 10
+				b.api.bounds.Requests = 10
 				d := b.open()
 				d.Start(context.Background())
 				b.add(d, 0, 25)

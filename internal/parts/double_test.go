@@ -36,7 +36,6 @@ type double struct {
 	fault                  func(op string) fault // asked at each call; nil is none
 	fails                  func(op string) error // likewise, before; what it says has no effect
 	skew                   time.Duration         // of its clock
-	removed                []string              // files and batches
 	cut                    int                   // how many fetches end too soon
 	creates, gets, cancels int
 	refuse                 func(n int, p *batchapi.Part, b *doubled) *batchapi.Problem // has the nth Create's batch fail
@@ -423,15 +422,4 @@ func (d *double) ParseResult(line []byte) (batchapi.Result, error) {
 		return batchapi.Result{}, err
 	}
 	return batchapi.Result{ID: r.ID, Fate: batchapi.Answered, Status: 200, Body: []byte(`{}`)}, nil
-}
-
-func (d *double) Remove(_ context.Context, b *batchapi.Batch) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.failing("remove"); err != nil {
-		return err
-	}
-	d.removed = append(d.removed, b.File)
-	d.removed = append(d.removed, b.Results...)
-	return nil
 }

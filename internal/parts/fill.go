@@ -51,7 +51,7 @@ func (d *Desk) Add(account string, m Member, r *batchapi.Request) (*Part, error)
 			return nil, err
 		}
 		size := f.sizeOf(a.api, m.ID, r)
-		if alone, most := f.w.alone(size), a.mostBytes(&d.cfg.Terms); most > 0 && alone > most {
+		if alone, most := f.w.alone(size), a.api.Bounds().Bytes; most > 0 && alone > most {
 			return nil, errors.Join(d.dropEmpty(key, f), &TooLargeError{Size: alone, Most: most})
 		}
 		if f.w.count > 0 && f.over(d, size, line.Tokens) {
@@ -64,7 +64,7 @@ func (d *Desk) Add(account string, m Member, r *batchapi.Request) (*Part, error)
 			d.fail(err)
 			return nil, err
 		}
-		if most := a.mostRequests(&d.cfg.Terms); most > 0 && f.w.count >= most {
+		if most := a.api.Bounds().Requests; most > 0 && f.w.count >= most {
 			return f.p, d.submit(key, f)
 		}
 		return f.p, nil
@@ -116,7 +116,7 @@ func (f *filling) sizeOf(api batchapi.API, id string, r *batchapi.Request) int {
 // over reports whether a request more would be too much.
 func (f *filling) over(d *Desk, size, tokens int) bool {
 	a := f.p.a
-	most := a.mostBytes(&d.cfg.Terms)
+	most := a.api.Bounds().Bytes
 	room := d.roomOf(a)
 	return most > 0 && f.w.size+int64(len(f.w.frame.Between)+size) > most || room > 0 && f.w.tokens+tokens > room
 }

@@ -53,7 +53,7 @@ func TestPartsThatGuessTakeDifferentBatches(t *testing.T) {
 	for range 3 {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
-			b.api.nameless, b.terms.Requests = true, 1
+			b.api.nameless, b.api.bounds.Requests = true, 1
 			left := count
 			b.api.fault = func(op string) fault {
 				if op != "create" || left == 0 {
@@ -84,28 +84,6 @@ func TestPartsThatGuessTakeDifferentBatches(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestPartsHoldNoMoreTokensThanThereIsRoomFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.terms.Tokens = 45 // of which a request takes 10
-		d := b.open()
-		defer d.Close()
-		d.Start(context.Background())
-		b.add(d, 0, 10)
-		for _, s := range d.Status() {
-			if s.Tokens > 45 {
-				t.Errorf("part %s has %d tokens, where 45 find room", s.Tag, s.Tokens)
-			}
-		}
-		if err := b.merge(d); err != nil {
-			t.Fatal(err)
-		}
-		if b.want(10); b.api.mostOpen != 1 {
-			t.Errorf("%d batches of 40 tokens were open at once, where 45 tokens find room", b.api.mostOpen)
-		}
-	})
 }
 
 func TestASplitLeavesNoFilesOfTheOldPart(t *testing.T) {

@@ -39,10 +39,6 @@ type Config struct {
 	// looked for once more before.
 	Resubmit bool
 
-	// Remove has the files of requests and results deleted at the provider once a part is merged, or is over without any. What
-	// cannot be deleted is warned of by its ids, and stays.
-	Remove bool
-
 	Terms    Terms
 	Observer sluice.Observer // of the calls to the APIs, whose lane is "batch-api"; nil is nobody
 	Logger   *slog.Logger    // nil discards
@@ -50,11 +46,8 @@ type Config struct {
 
 // Terms are what parts are held to. The zero value is what each provider allows.
 type Terms struct {
-	Requests int           // most requests of a part
-	Bytes    int64         // most bytes of its file
-	Tokens   int           // most tokens of input that are enqueued at an account at once. 0: what refusals say
-	Poll     time.Duration // longest between two looks at a batch. Default 1 min
-	Grace    time.Duration // how long a batch may take to be found after it was made. Default 30 s
+	Poll  time.Duration // longest between two looks at a batch. Default 1 min
+	Grace time.Duration // how long a batch may take to be found after it was made. Default 30 s
 }
 
 // Defaults of Terms.

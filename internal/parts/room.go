@@ -60,7 +60,7 @@ func (d *Desk) roomLocked(p *Part, now time.Time) (time.Duration, bool) {
 	if now.Before(a.until) {
 		return a.until.Sub(now), false
 	}
-	room, pending := Least(a.room, d.cfg.Terms.Tokens), a.known.Pending
+	room, pending := a.room, a.known.Pending
 	if open > 0 &&
 		(a.full || room > 0 && tokens+p.e.Tokens > room || pending > 0 && requests+p.e.Requests > pending) {
 		return aLongTime, false

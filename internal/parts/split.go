@@ -50,7 +50,6 @@ func (d *Desk) replace(p *Part, which func(place int, m *member) int) error {
 		return err
 	}
 	d.dir.remove(&old)
-	d.tidy(p, &old)
 	d.mu.Lock()
 	for _, q := range parts {
 		d.carryLocked(q)

@@ -30,7 +30,7 @@ func TestBatchesWithoutNamesAreToldApartByTheirResults(t *testing.T) {
 		t.Run(fmt.Sprint("reversed ", reversed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				b.api.nameless, b.api.reversed, b.terms.Requests = true, reversed, 10
+				b.api.nameless, b.api.reversed, b.api.bounds.Requests = true, reversed, 10
 				b.api.slower, b.api.lag = time.Hour, 10*time.Second
 				left := 2
 				b.api.fault = func(op string) fault {
@@ -58,7 +58,7 @@ func TestPartsThatFindNoRoomWaitForIt(t *testing.T) {
 		t.Run(fmt.Sprint("told ", tokens), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				b.terms.Requests = 10
+				b.api.bounds.Requests = 10
 				b.api.enqueued, b.api.tells = 120, tokens
 				if tokens > 0 {
 					b.api.enqueued = tokens
@@ -79,19 +79,17 @@ func TestPartsThatFindNoRoomWaitForIt(t *testing.T) {
 func TestTermsBoundWhatAnAccountHasAtOnce(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		terms parts.Terms
 		known provider.BatchAPI
 		most  int
 		takes time.Duration // at least
 	}{
-		{"tokens", parts.Terms{Requests: 10, Tokens: 250}, provider.BatchAPI{}, 2, 3 * time.Hour},
-		{"pending requests", parts.Terms{Requests: 10}, provider.BatchAPI{Pending: 30}, 3, 2 * time.Hour},
-		{"batches an hour", parts.Terms{Requests: 10}, provider.BatchAPI{PerHour: 1}, 2, 5 * time.Hour},
+		{"pending requests", provider.BatchAPI{Pending: 30}, 3, 2 * time.Hour},
+		{"batches an hour", provider.BatchAPI{PerHour: 1}, 2, 5 * time.Hour},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				b.terms, b.known = test.terms, test.known
+				b.api.bounds.Requests, b.known = 10, test.known
 				start := time.Now()
 				if err := through(b, 60); err != nil {
 					t.Fatal(err)
@@ -209,7 +207,7 @@ func TestAPartThatCannotRunIsReadyWithoutResults(t *testing.T) {
 func TestCancelKeepsWhatIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.terms.Requests, b.known.Pending = 10, 10
+		b.api.bounds.Requests, b.known.Pending = 10, 10
 		d := b.open()
 		defer d.Close()
 		d.Start(context.Background())
@@ -413,7 +411,7 @@ func TestResultsThatAreNotWholeAreFetchedAgain(t *testing.T) {
 
 func TestARequestThatNoPartCanHoldIsRefused(t *testing.T) {
 	b := newBench(t)
-	b.terms.Bytes = 100
+	b.api.bounds.Bytes = 100
 	d := b.open()
 	defer d.Close()
 	var large *parts.TooLargeError

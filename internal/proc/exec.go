@@ -42,9 +42,8 @@ type Config struct {
 
 // Items are those that commands run for.
 type Items struct {
-	Path   string    // of the file; "-" is Stdin
-	Stdin  io.Reader // its last Read may outlive a run that is stopped
-	Format rows.Format
+	Path  string    // of the file; "-" is Stdin
+	Stdin io.Reader // its last Read may outlive a run that is stopped
 
 	Limit       int          // number of items that run, from the first; 0 means all
 	Only        []string     // stages that run again, alone
@@ -156,7 +155,7 @@ func (x *Exec) prepare() (err error) {
 		return &ConfigError{Field: "Dir", Err: err}
 	}
 	x.settings = cfg.hash()
-	x.lane = newLane(cfg, x.log)
+	x.lane = newLane(cfg)
 	x.probe = newProbe(x)
 	return nil
 }

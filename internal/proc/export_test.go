@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -12,7 +11,7 @@ import (
 type Lane = lane
 
 // NewLane returns the lane of a run without items.
-func NewLane() *Lane { return newLane(&Config{}, slog.New(slog.DiscardHandler)) }
+func NewLane() *Lane { return newLane(&Config{}) }
 
 // State has it take in what a command states of usage windows.
 func (l *lane) State(stated ...agents.WindowUse) {

@@ -59,7 +59,7 @@ func openInput(x *Exec) (*input, error) {
 		}
 		return in, nil
 	}
-	file, err := rows.Open(x.cfg.Items.Path, rows.Config{Format: x.cfg.Items.Format})
+	file, err := rows.Open(x.cfg.Items.Path, nil)
 	if err != nil {
 		return nil, &ConfigError{Field: "Items", Err: err}
 	}
@@ -352,7 +352,7 @@ func (in *input) feed(ctx context.Context) iter.Seq2[work.Item, error] {
 func (in *input) feedStdin(ctx context.Context) iter.Seq2[work.Item, error] {
 	return func(yield func(work.Item, error) bool) {
 		seen := work.Index{}
-		for r, err := range rows.Stream(ctx, in.x.cfg.Items.Stdin, rows.Config{Format: in.x.cfg.Items.Format}) {
+		for r, err := range rows.Stream(ctx, in.x.cfg.Items.Stdin) {
 			if ctx.Err() != nil {
 				return
 			}

@@ -3,7 +3,6 @@ package proc
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"sync"
 	"time"
@@ -22,7 +21,6 @@ const resetSlack = time.Second
 // lane is what is known of the limits of all commands together, beside what the Scheduler knows.
 type lane struct {
 	cfg *Config
-	log *slog.Logger
 
 	mu      sync.Mutex
 	backoff Backoff
@@ -35,8 +33,8 @@ type lane struct {
 	drain func()          // ends it
 }
 
-func newLane(cfg *Config, log *slog.Logger) *lane {
-	l := &lane{cfg: cfg, log: log}
+func newLane(cfg *Config) *lane {
+	l := &lane{cfg: cfg}
 	l.stop, l.drain = context.WithCancel(context.Background())
 	return l
 }

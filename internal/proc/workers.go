@@ -84,7 +84,7 @@ func newWorkers(cfg workersConfig) *workers {
 // *quarantinedError, and so is every call with that item from then on. A worker that ends before it began to read the item is
 // replaced. A *futileError is for the whole run. When ctx ends, the worker ends with it, and the error is the cause.
 func (ws *workers) Call(ctx context.Context, req request) (answer, error) {
-	line := req.appendLine(nil)
+	line := req.line()
 	for {
 		w, err := ws.take(ctx, req.ID)
 		if err != nil {

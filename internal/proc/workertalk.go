@@ -25,9 +25,9 @@ type request struct {
 	Stderr  io.Writer // gets what the worker says aside until it answers; nil discards. It must not block
 }
 
-// appendLine appends the request as the line that a worker reads.
-func (r request) appendLine(b []byte) []byte {
-	b = jsonscan.AppendString(append(b, `{"id":`...), r.ID)
+// line returns the request as the line that a worker reads.
+func (r request) line() []byte {
+	b := jsonscan.AppendString([]byte(`{"id":`), r.ID)
 	b = strconv.AppendInt(append(b, `,"attempt":`...), int64(r.Attempt), 10)
 	b = jsonscan.AppendCompact(append(b, `,"item":`...), r.Item) // which may have been written over many lines
 	return append(b, "}\n"...)

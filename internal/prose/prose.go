@@ -202,15 +202,6 @@ func LargestFirst[V cmp.Ordered](byName map[string]V) []string {
 	})
 }
 
-// Either lists what may be chosen: "a, b or c".
-func Either(names []string) string {
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
-}
-
 // Clip shortens a text to so many bytes, at a rune's boundary, and marks where it was cut.
 func Clip(text string, most int) string {
 	if len(text) <= most {

@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
-// startsArray reports whether a text begins as a JSON array of objects or texts; in a file that is named .json, of anything. A line such
-// as [1] or [INFO] is not one. It reads no further than it must: the next bytes may be long in coming.
-func startsArray(path string, r *bufio.Reader) bool {
+// startsArray reports whether a text begins as a JSON array of objects or texts. A line such as [1] or [INFO] is not one. It reads
+// no further than it must: the next bytes may be long in coming.
+func startsArray(r *bufio.Reader) bool {
 	open := false
 	for n := 1; ; n++ {
 		head, _ := r.Peek(n)
@@ -27,7 +27,7 @@ func startsArray(path string, r *bufio.Reader) bool {
 		case !open && c == '[':
 			open = true
 		default:
-			return open && (c == '{' || c == '"' || c == ']' || extension(path) == ".json")
+			return open && (c == '{' || c == '"' || c == ']')
 		}
 	}
 }
@@ -108,7 +108,7 @@ func (a *array) end() error {
 		return err
 	}
 	return &Error{Path: a.path, Line: a.in.lineAt(offset), Problem: "the JSON array ends here, and more text follows",
-		Hint: "put all items into one array, or one item on each line; --format text takes every line as plain text"}
+		Hint: "put all items into one array, or one item on each line"}
 }
 
 // broken returns the error of an array that cannot be read on.

@@ -25,14 +25,14 @@ func TestItemsOfAnArrayAreRows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := write(t, "in.json", text)
-			inOrder, again, err := readFile(path, rows.Config{})
+			inOrder, again, err := readFile(path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if d := cmp.Diff(inOrder, again); d != "" {
 				t.Errorf("items read again: -want +got\n%s", d)
 			}
-			piped, err := all(rows.Stream(context.Background(), iotest.OneByteReader(strings.NewReader(text)), rows.Config{}))
+			piped, err := all(rows.Stream(context.Background(), iotest.OneByteReader(strings.NewReader(text))))
 			if d := cmp.Diff(inOrder, piped); d != "" || err != nil {
 				t.Errorf("from standard input: error %v, -want +got\n%s", err, d)
 			}
@@ -55,17 +55,10 @@ func TestItemsOfAnArrayAreRows(t *testing.T) {
 
 func TestLinesThatBeginWithABracketAreNotAnArray(t *testing.T) {
 	for _, text := range []string{"[INFO] started\n[1]\n", "[1, 2]\n{}", "[", "[[\"a\"]]", " [ \n"} {
-		got, _, err := readFile(write(t, "in.txt", text), rows.Config{})
+		got, _, err := readFile(write(t, "in.txt", text), nil)
 		if err != nil || len(got) == 0 || !strings.HasPrefix(text, strings.TrimRight(got[0].Text, "\n")) {
 			t.Errorf("%q: %v, error %v", text, got, err)
 		}
-	}
-	if got, _, err := readFile(write(t, "in.JSON", "[\n1,\n{\"a\":2}]"), rows.Config{}); err != nil || len(got) != 2 || got[0].Bad == "" || got[1].Text != `{"a":2}` {
-		t.Errorf("in a file named .json: %v, error %v", got, err)
-	}
-	got, _, err := readFile(write(t, "in.txt", "[\"a\",\n\"b\"]"), rows.Config{Format: rows.FormatText})
-	if want := []row{{Line: 1, Text: `["a",`}, {Line: 2, Offset: 6, Text: `"b"]`}}; err != nil || cmp.Diff(want, got) != "" {
-		t.Errorf("as plain text: %v, error %v", got, err)
 	}
 }
 
@@ -81,13 +74,13 @@ func TestErrorsOfAnArrayNameLineAndItem(t *testing.T) {
 		"[{\"a\":1}\n] trailing":                                         "line 2: the JSON array ends here, and more text follows",
 		"[{\"a\":1},\n\n{\"b\":\"" + strings.Repeat("x", 100) + "\n\"}]": "line 3, item 2: broken JSON",
 	} {
-		_, _, err := readFile(write(t, "in.json", text), rows.Config{})
+		_, _, err := readFile(write(t, "in.json", text), nil)
 		wrong, ok := errors.AsType[*rows.Error](err)
 		if !ok || !strings.HasSuffix(err.Error(), " "+want) || wrong.Hint == "" {
 			t.Errorf("%.60q: error %v, want %q", text, err, want)
 		}
 	}
-	_, err := all(rows.Stream(context.Background(), io.MultiReader(strings.NewReader(`[{"a":1},`), iotest.ErrReader(io.ErrClosedPipe)), rows.Config{}))
+	_, err := all(rows.Stream(context.Background(), io.MultiReader(strings.NewReader(`[{"a":1},`), iotest.ErrReader(io.ErrClosedPipe))))
 	if !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("an error of the input comes as %v", err)
 	}
@@ -99,7 +92,7 @@ func TestAnArrayIsNotLoaded(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	n := 0
-	for _, err := range rows.Stream(context.Background(), input, rows.Config{}) {
+	for _, err := range rows.Stream(context.Background(), input) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -83,21 +83,6 @@ const (
 	ChangedKeep                   // the recorded results count
 )
 
-// UnmarshalText reads redo or keep; nothing is refused.
-func (c *Changed) UnmarshalText(b []byte) error {
-	switch string(b) {
-	case "":
-		*c = ChangedRefused
-	case "redo":
-		*c = ChangedRedo
-	case "keep":
-		*c = ChangedKeep
-	default:
-		return fmt.Errorf("changed %q: want redo or keep", b)
-	}
-	return nil
-}
-
 // ChangedError is returned when ids of an input are recorded in the results for something else.
 type ChangedError struct {
 	Path  string

@@ -16,13 +16,10 @@ type Field struct {
 type FieldReader struct {
 	fields []Field
 	known  map[string]int
-	text   string // name of a text's field
 }
 
-// NewFieldReader returns one. A row that is not an object has its text as the field of that name.
-func NewFieldReader(text string) *FieldReader {
-	return &FieldReader{known: make(map[string]int), text: text}
-}
+// NewFieldReader returns one. A row that is not an object has its text as the field prompt.
+func NewFieldReader() *FieldReader { return &FieldReader{known: make(map[string]int)} }
 
 // Read returns a row's custom_id and its other fields, in their order. Where it has none, the id is the key of a request, as
 // Gemini's batches have it, or else the number of the line. A row that is too long or broken has no fields. They are valid
@@ -33,7 +30,7 @@ func (r *FieldReader) Read(row Row) (id string, fields []Field) {
 	s := jsonscan.New(row.Bytes)
 	if row.Text || s.Peek() != '{' {
 		if row.Bytes != nil { // else it was too long
-			r.fields = append(r.fields, Field{r.text, jsonscan.AppendString(nil, row.Bytes)})
+			r.fields = append(r.fields, Field{"prompt", jsonscan.AppendString(nil, row.Bytes)})
 		}
 		return id, r.fields
 	}

@@ -16,8 +16,8 @@ import (
 
 // File is the rows of a file as it was when it was opened. Close it. It is safe for concurrent use; its Readers are not.
 type File struct {
-	cfg     Config // its Format is not by name
 	path    string
+	columns func([]string) *Problem
 	file    *os.File // of a compressed one, what it holds
 	size    int64
 	info    os.FileInfo // of the file that was named
@@ -25,10 +25,10 @@ type File struct {
 	array   bool        // its rows are the items of a JSON array
 }
 
-// Open opens a file of rows. What a compressed one holds is unpacked first into a file of its own, which Close removes: an
+// Open opens a file of rows. columns says what is wrong with the names of a table's columns, which it does not keep; nil takes any.
+// What a compressed file holds is unpacked first into a file of its own, which Close removes: an
 // *UnpackError says that there is no room for it, and a *DamagedError that it is not whole.
-func Open(path string, cfg Config) (*File, error) {
-	cfg.Format = cfg.Format.Of(path)
+func Open(path string, columns func(names []string) *Problem) (*File, error) {
 	file, err := regular.Open(path)
 	if _, other := errors.AsType[*regular.Error](err); other {
 		return nil, fmt.Errorf("%w: give - and pipe it in", err)
@@ -36,7 +36,7 @@ func Open(path string, cfg Config) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{cfg: cfg, path: path, file: file}
+	f := &File{columns: columns, path: path, file: file}
 	if f.info, err = file.Stat(); err == nil {
 		err = f.unpack()
 	}
@@ -44,7 +44,7 @@ func Open(path string, cfg Config) (*File, error) {
 		f.Close()
 		return nil, err
 	}
-	f.array = f.cfg.Format == FormatLines && startsArray(path, bufio.NewReaderSize(f.from(0), tableBuffer))
+	f.array = !Table(path) && startsArray(bufio.NewReaderSize(f.from(0), tableBuffer))
 	return f, nil
 }
 
@@ -70,7 +70,7 @@ func (f *File) unpack() error {
 // Rows gives the rows that have something on them. A row is valid until the next. An error is the last; one that is about a
 // line is an *Error.
 func (f *File) Rows() iter.Seq2[Row, error] {
-	return func(yield func(Row, error) bool) { part(f.from(0), f.path, f.cfg, yield) }
+	return func(yield func(Row, error) bool) { part(f.from(0), f.path, f.columns, yield) }
 }
 
 // from reads what stands from an offset on.
@@ -114,10 +114,10 @@ type Reader struct {
 // Reader returns one. The names of a table's columns are taken as they are, as Rows has seen to them.
 func (f *File) Reader() (*Reader, error) {
 	r := &Reader{file: f}
-	if !f.cfg.Format.Table() {
+	if !Table(f.path) {
 		return r, nil
 	}
-	r.table = newTable(f.path, f.cfg.Format)
+	r.table = newTable(f.path)
 	r.table.reset(f.from(0), 0, 1)
 	return r, r.table.header(nil)
 }
@@ -142,7 +142,7 @@ func (r *Reader) at(offset int64, number int) (Row, error) {
 	if r.file.array {
 		return r.elementAt(offset, number)
 	}
-	again := Row{Line: work.Line{Number: number, Offset: offset}, Text: r.file.cfg.Format == FormatText}
+	again := Row{Line: work.Line{Number: number, Offset: offset}}
 	if err := r.readLine(offset); err != nil {
 		return Row{}, err
 	}

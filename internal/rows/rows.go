@@ -92,16 +92,6 @@ func spoken(path string) string {
 	return path
 }
 
-// Config says how an input is read. The zero value will do.
-type Config struct {
-	// Format is how the input is parted. FormatByName goes by its path, and takes standard input for FormatLines. A
-	// compressed input is unpacked whatever its format.
-	Format Format
-
-	// Columns says what is wrong with the names of a table's columns, which it does not keep; nil takes any.
-	Columns func(names []string) *Problem
-}
-
 // Lines gives the lines of r that have something on them, without the end of a line that other systems write. One that is
 // too long comes as a bad row without its bytes. A row is valid until the next. An error is the last.
 func Lines(r *work.LineReader) iter.Seq2[Row, error] {
@@ -127,24 +117,19 @@ func Lines(r *work.LineReader) iter.Seq2[Row, error] {
 }
 
 // part gives the rows of a text that have something on them. An error is the last; one that is about a line is an *Error.
-func part(r io.Reader, path string, cfg Config, yield func(Row, error) bool) {
-	if !cfg.Format.Table() {
+func part(r io.Reader, path string, columns func([]string) *Problem, yield func(Row, error) bool) {
+	if !Table(path) {
 		text := bufio.NewReaderSize(r, tableBuffer)
-		if cfg.Format != FormatText && startsArray(path, text) {
+		if startsArray(text) {
 			each(newArray(path, text).next, yield)
-			return
-		}
-		for row, err := range Lines(work.NewLineReader(text, MaxBytes)) {
-			row.Text = cfg.Format == FormatText
-			if !yield(row, err) {
-				return
-			}
+		} else {
+			Lines(work.NewLineReader(text, MaxBytes))(yield)
 		}
 		return
 	}
-	t := newTable(path, cfg.Format)
+	t := newTable(path)
 	t.reset(r, 0, 1)
-	if err := t.header(cfg.Columns); err != nil {
+	if err := t.header(columns); err != nil {
 		if err != io.EOF {
 			yield(Row{}, err)
 		}

@@ -60,8 +60,8 @@ func write(t testing.TB, name, text string) string {
 }
 
 // readFile reads the rows of a file in sequence, and each of them again by itself.
-func readFile(path string, cfg rows.Config) (inOrder, again []row, err error) {
-	f, err := rows.Open(path, cfg)
+func readFile(path string, columns func([]string) *rows.Problem) (inOrder, again []row, err error) {
+	f, err := rows.Open(path, columns)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,11 +96,11 @@ func TestLinesAreWhatStandsOnThem(t *testing.T) {
 		{Line: 6, Offset: at("xx") + int64(len(long)) + 1, Bad: "longer than 64 MiB"},
 		{Line: 7, Offset: at("last"), Text: "last"},
 	}
-	got, again, err := readFile(write(t, "in", text), rows.Config{})
+	got, again, err := readFile(write(t, "in", text), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	streamed, err := all(rows.Stream(t.Context(), strings.NewReader(text), rows.Config{}))
+	streamed, err := all(rows.Stream(t.Context(), strings.NewReader(text)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,27 +114,13 @@ func TestLinesAreWhatStandsOnThem(t *testing.T) {
 	}
 }
 
-func TestFormatsByName(t *testing.T) {
-	for path, want := range map[string]rows.Format{
-		"a.csv": rows.FormatCSV, "a.TSV": rows.FormatTSV, "a.csv.gz": rows.FormatCSV, "a.tsv.GZ": rows.FormatTSV, "csv": rows.FormatLines,
-		"a.jsonl": rows.FormatLines, "a.csv.txt": rows.FormatLines, "-": rows.FormatLines, "a.gz": rows.FormatLines,
+func TestTablesByName(t *testing.T) {
+	for path, want := range map[string]bool{
+		"a.csv": true, "a.TSV": true, "a.csv.gz": true, "a.tsv.GZ": true, "csv": false, "a.jsonl": false, "a.csv.txt": false, "-": false, "a.gz": false,
 	} {
-		if got := rows.FormatByName.Of(path); got != want {
-			t.Errorf("%s: %d, want %d", path, got, want)
+		if got := rows.Table(path); got != want {
+			t.Errorf("%s: %v, want %v", path, got, want)
 		}
-	}
-	if got := rows.FormatText.Of("a.csv"); got != rows.FormatText {
-		t.Errorf("what is said is overruled by a name: %d", got)
-	}
-	for i, name := range []string{"", "jsonl", "text", "csv", "tsv"} {
-		var f rows.Format
-		if err := f.UnmarshalText([]byte(name)); err != nil || f != rows.Format(i) {
-			t.Errorf("%q is %d, %v", name, f, err)
-		}
-	}
-	var f rows.Format
-	if err := f.UnmarshalText([]byte("xls")); err == nil || err.Error() != `format "xls": want jsonl, text, csv or tsv` {
-		t.Error(err)
 	}
 }
 
@@ -144,7 +130,7 @@ func TestAFileIsTheOneThatWasOpened(t *testing.T) {
 	if err := os.Symlink(path, link); err != nil {
 		t.Skip(err)
 	}
-	f, err := rows.Open(path, rows.Config{})
+	f, err := rows.Open(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,10 +159,10 @@ func TestAFileIsTheOneThatWasOpened(t *testing.T) {
 
 func TestOnlyARegularFileIsOpened(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := rows.Open(dir, rows.Config{}); err == nil || err.Error() != dir+" is not a regular file: give - and pipe it in" {
+	if _, err := rows.Open(dir, nil); err == nil || err.Error() != dir+" is not a regular file: give - and pipe it in" {
 		t.Error(err)
 	}
-	if _, err := rows.Open(filepath.Join(dir, "none"), rows.Config{}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := rows.Open(filepath.Join(dir, "none"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }
@@ -184,7 +170,7 @@ func TestOnlyARegularFileIsOpened(t *testing.T) {
 func TestARowThatIsGoneIsNamed(t *testing.T) {
 	for name, text := range map[string]string{"in": "a\nb\nc\n", "in.csv": "h\na\nb\nc\n"} {
 		path := write(t, name, text)
-		f, err := rows.Open(path, rows.Config{})
+		f, err := rows.Open(path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +198,7 @@ func TestAReadThatHangsHoldsNobodyUp(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		start := time.Now()
-		got, err := all(rows.Stream(ctx, r, rows.Config{}))
+		got, err := all(rows.Stream(ctx, r))
 		if len(got) != 2 || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Minute {
 			t.Errorf("%v, %v after %v", got, err, time.Since(start))
 		}
@@ -224,7 +210,7 @@ func TestAStreamIsReadNoFurtherThanItIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		go fmt.Fprintln(w, "one")
-		for got, err := range rows.Stream(context.Background(), r, rows.Config{}) {
+		for got, err := range rows.Stream(context.Background(), r) {
 			if err != nil || string(got.Bytes) != "one" {
 				t.Errorf("%q, %v", got.Bytes, err)
 			}
@@ -236,15 +222,8 @@ func TestAStreamIsReadNoFurtherThanItIsTaken(t *testing.T) {
 func TestWhatAReaderSaysEndsAStream(t *testing.T) {
 	gone := errors.New("gone")
 	text := strings.Repeat("a\n", 100_000)
-	for name, c := range map[string]struct {
-		cfg  rows.Config
-		text string
-	}{
-		"lines":            {rows.Config{}, text},
-		"a table":          {rows.Config{Format: rows.FormatCSV}, text},
-		"compressed lines": {rows.Config{}, strings.TrimSuffix(gzipped(t, text), "\x00")},
-	} {
-		got, err := all(rows.Stream(t.Context(), io.MultiReader(strings.NewReader(c.text), failing{gone}), c.cfg))
+	for name, text := range map[string]string{"lines": text, "compressed lines": strings.TrimSuffix(gzipped(t, text), "\x00")} {
+		got, err := all(rows.Stream(t.Context(), io.MultiReader(strings.NewReader(text), failing{gone})))
 		_, damaged := errors.AsType[*rows.DamagedError](err)
 		if !errors.Is(err, gone) || damaged || len(got) == 0 {
 			t.Errorf("%s: %d rows, %v", name, len(got), err)
@@ -267,11 +246,11 @@ func TestFieldsOfRows(t *testing.T) {
 		`{"custom_id":7}`:                              {"7", nil},
 		`{"key":"k","request":{}}`:                     {"k", []string{`key="k"`, "request={}"}},
 		`{"key":"k","prompt":"x"}`:                     {"3", []string{`key="k"`, `prompt="x"`}},
-		`why "so"?`:                                    {"3", []string{`line="why \"so\"?"`}},
+		`why "so"?`:                                    {"3", []string{`prompt="why \"so\"?"`}},
 		`{"broken":`:                                   {"3", nil},
 		`{"custom\u005fid":"e\n","prom\u0070t":"z"}`:   {"e\n", []string{`prompt="z"`}},
 	} {
-		r := rows.NewFieldReader("line")
+		r := rows.NewFieldReader()
 		r.Read(rows.Row{Line: work.Line{Number: 2, Bytes: []byte(`{"n":3,"prompt":4}`)}}) // of which nothing stays
 		var got read
 		id, fields := r.Read(rows.Row{Line: work.Line{Number: 3, Bytes: []byte(text)}})
@@ -284,10 +263,10 @@ func TestFieldsOfRows(t *testing.T) {
 		}
 	}
 	object := rows.Row{Line: work.Line{Number: 1, Bytes: []byte(`{"a":1}`)}, Text: true}
-	if id, fields := rows.NewFieldReader("line").Read(object); id != "1" || len(fields) != 1 || string(fields[0].Value) != `"{\"a\":1}"` {
+	if id, fields := rows.NewFieldReader().Read(object); id != "1" || len(fields) != 1 || string(fields[0].Value) != `"{\"a\":1}"` {
 		t.Errorf("text that begins like an object: %s, %s", id, fields)
 	}
-	if id, fields := rows.NewFieldReader("line").Read(rows.Row{Line: work.Line{Number: 5}}); id != "5" || len(fields) > 0 {
+	if id, fields := rows.NewFieldReader().Read(rows.Row{Line: work.Line{Number: 5}}); id != "5" || len(fields) > 0 {
 		t.Errorf("a row that is too long: %s, %s", id, fields)
 	}
 }

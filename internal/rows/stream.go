@@ -10,13 +10,13 @@ import (
 // Stream gives the rows of standard input, which r reads, that have something on them. A row is valid until the next. An
 // error is the last: an *Error that is about a line, or a *DamagedError of compressed data. The error of ctx, if that can
 // end, does not wait for r: a read that hangs is left to itself.
-func Stream(ctx context.Context, r io.Reader, cfg Config) iter.Seq2[Row, error] {
+func Stream(ctx context.Context, r io.Reader) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		from := r
 		if ctx.Done() != nil {
 			from = newInterruptible(ctx, r)
 		}
-		part(&stream{r: from}, stdin, cfg, yield)
+		part(&stream{r: from}, stdin, nil, yield)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
@@ -31,14 +32,25 @@ type table struct {
 	b     []byte
 }
 
+// Table reports whether a file of that name is a table, compressed or not, of which every row has the same fields.
+func Table(path string) bool { return separator(path) != 0 }
+
+// separator returns what parts the columns of a file of that name, which is a table; 0: it is none.
+func separator(path string) rune {
+	switch filepath.Ext(strings.TrimSuffix(strings.ToLower(path), gzipSuffix)) {
+	case ".csv":
+		return ','
+	case ".tsv":
+		return '\t'
+	}
+	return 0
+}
+
 // tableBuffer is how much of a table is read at once.
 const tableBuffer = 64 << 10
 
-func newTable(path string, f Format) *table {
-	t := &table{path: path, comma: ','}
-	if f == FormatTSV {
-		t.comma = '\t'
-	}
+func newTable(path string) *table {
+	t := &table{path: path, comma: separator(path)}
 	t.buf = bufio.NewReaderSize(&t.in, tableBuffer)
 	return t
 }

@@ -24,20 +24,13 @@ func TestATableIsObjects(t *testing.T) {
 	}
 	tabs := strings.ReplaceAll(strings.ReplaceAll(text, ",", "\t"), "\t\r\nplease", ",\r\nplease")
 	for name, path := range map[string]string{"commas": write(t, "in.CSV", text), "tabs": write(t, "in.tsv", tabs)} {
-		got, again, err := readFile(path, rows.Config{})
+		got, again, err := readFile(path, nil)
 		for i := range got { // which is where the last record ends
 			got[i].Offset, again[i].Offset = 0, 0
 		}
 		if d := cmp.Diff(want, got) + cmp.Diff(want, again); d != "" || err != nil {
 			t.Errorf("%s: %v\n%s", name, err, d)
 		}
-	}
-	got, err := all(rows.Stream(t.Context(), strings.NewReader(tabs), rows.Config{Format: rows.FormatTSV}))
-	for i := range got {
-		got[i].Offset = 0
-	}
-	if d := cmp.Diff(want, got); d != "" || err != nil {
-		t.Errorf("as it comes: %v\n%s", err, d)
 	}
 }
 
@@ -62,21 +55,17 @@ func TestTablesThatAreWrong(t *testing.T) {
 		"\xff\xfep\x00r\x00":            " line 1: the name of column 1 is not valid UTF-8",
 	} {
 		path := write(t, "in.csv", text)
-		_, _, err := readFile(path, rows.Config{Columns: noB})
+		_, _, err := readFile(path, noB)
 		wrong, ok := errors.AsType[*rows.Error](err)
 		if !ok || !strings.HasPrefix(err.Error(), path+want) || wrong.Hint == "" {
 			t.Errorf("%q: %v, want %s", text, err, want)
-		}
-		_, err = all(rows.Stream(t.Context(), strings.NewReader(text), rows.Config{Format: rows.FormatCSV, Columns: noB}))
-		if _, ok := errors.AsType[*rows.Error](err); !ok || !strings.HasPrefix(err.Error(), "standard input"+want) {
-			t.Errorf("%q on standard input: %v, want %s", text, err, want)
 		}
 	}
 }
 
 func TestRowsOfATableThatAreWrong(t *testing.T) {
 	text := "prompt,a\nx,1\ny\n\"z\n\n\",1\nu,2,3\nw\xff,1\nlast,2\n"
-	got, again, err := readFile(write(t, "in.csv", text), rows.Config{})
+	got, again, err := readFile(write(t, "in.csv", text), nil)
 	if d := cmp.Diff(got, again); d != "" || err != nil {
 		t.Errorf("read again: %v\n%s", err, d)
 	}
@@ -95,7 +84,7 @@ func TestRowsOfATableThatAreWrong(t *testing.T) {
 func TestAQuoteThatIsNeverClosedEndsWithItsLine(t *testing.T) {
 	suite.FullOnly(t) // reads 64 MiB
 	path := write(t, "in.csv", "prompt\nfirst\n\"x\n"+strings.Repeat("a,b,c\n", 12<<20))
-	got, _, err := readFile(path, rows.Config{})
+	got, _, err := readFile(path, nil)
 	if want := path + " line 3: longer than 64 MiB: is a quote never closed?"; len(got) != 1 || err == nil || err.Error() != want {
 		t.Errorf("%d rows, %v, want %s", len(got), err, want)
 	}
@@ -104,7 +93,7 @@ func TestAQuoteThatIsNeverClosedEndsWithItsLine(t *testing.T) {
 func TestRecordsMayHave64MiB(t *testing.T) {
 	suite.FullOnly(t)                            // reads 128 MiB
 	long := strings.Repeat("x", rows.MaxBytes-1) // and the end of the line
-	got, again, err := readFile(write(t, "in.csv", "prompt\n"+long+"\n"+long+"x\n"+"last\n"), rows.Config{})
+	got, again, err := readFile(write(t, "in.csv", "prompt\n"+long+"\n"+long+"x\n"+"last\n"), nil)
 	if err != nil || !slices.Equal(got, again) || len(got) != 3 {
 		t.Fatalf("%d rows, and %d again, %v", len(got), len(again), err)
 	}
@@ -122,7 +111,7 @@ func TestRowsAreReadAgainAsTheyWere(t *testing.T) {
 		for range n {
 			text += "f" + "," + fields[luck.IntN(len(fields))] + ends[luck.IntN(len(ends))]
 		}
-		got, again, err := readFile(write(t, "in.csv", text), rows.Config{})
+		got, again, err := readFile(write(t, "in.csv", text), nil)
 		if diff := cmp.Diff(got, again); err != nil || diff != "" || len(got) != n {
 			t.Fatalf("%q read again: %d rows, want %d, %v\n%s", text, len(got), n, err, diff)
 		}
@@ -135,25 +124,25 @@ func FuzzRows(f *testing.F) {
 	for _, seed := range []string{
 		"prompt,a\nx,1\n", "\ufeffprompt\r\n\r\n\"a\r\nb\"\r\n\nc", "a,b\n1,2,3\n4\n\"5\n\",6", "x\n\"never\nclosed", "a\tb\n\"1\t\"\t2\n", "{\"prompt\":1}\n\ntext",
 	} {
-		for format := range 4 {
+		for format := range 3 {
 			f.Add([]byte(seed), uint8(format))
 		}
 	}
 	f.Fuzz(func(t *testing.T, text []byte, format uint8) {
-		cfg := rows.Config{Format: rows.Format(1 + format%4)}
-		got, again, err := readFile(write(t, "in", string(text)), cfg)
+		name := [...]string{"in.jsonl", "in.csv", "in.tsv"}[format%3]
+		got, again, err := readFile(write(t, name, string(text)), nil)
 		if err != nil {
 			return
 		}
 		if diff := cmp.Diff(got, again); diff != "" {
 			t.Fatalf("read again:\n%s", diff)
 		}
-		if !cfg.Format.Table() {
+		if !rows.Table(name) {
 			return
 		}
 		r := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(text), "\ufeff")))
 		r.FieldsPerRecord = -1
-		if cfg.Format == rows.FormatTSV {
+		if name == "in.tsv" {
 			r.Comma = '\t'
 		}
 		records, err := r.ReadAll()

@@ -35,8 +35,8 @@ func gzipped(t testing.TB, text string) string {
 
 func TestCompressedInputIsReadAsWhatItHolds(t *testing.T) {
 	lines, table := strings.Repeat("{\"a\":1}\n", 5000), "prompt\n"+strings.Repeat("\"x\ny\"\n", 5000)
-	wantLines, _, err := readFile(write(t, "in.jsonl", lines), rows.Config{})
-	wantRows, _, wrong := readFile(write(t, "in.csv", table), rows.Config{})
+	wantLines, _, err := readFile(write(t, "in.jsonl", lines), nil)
+	wantRows, _, wrong := readFile(write(t, "in.csv", table), nil)
 	if err != nil || wrong != nil || len(wantLines) != 5000 || len(wantRows) != 5000 {
 		t.Fatal(len(wantLines), err, len(wantRows), wrong)
 	}
@@ -49,7 +49,7 @@ func TestCompressedInputIsReadAsWhatItHolds(t *testing.T) {
 		"csv.gz":        {"in.CSV.GZ", gzipped(t, table), wantRows},
 		"no name, gzip": {"in", gzipped(t, lines), wantLines},
 	} {
-		got, again, err := readFile(write(t, c.name, c.text), rows.Config{})
+		got, again, err := readFile(write(t, c.name, c.text), nil)
 		if err != nil || !slices.Equal(got, c.want) || !slices.Equal(again, c.want) {
 			t.Errorf("%s: %d rows, and %d again, %v", name, len(got), len(again), err)
 		}
@@ -59,16 +59,14 @@ func TestCompressedInputIsReadAsWhatItHolds(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		stdin io.Reader
-		as    rows.Format
 		want  []row
 	}{
-		"gzip":                {iotest.OneByteReader(strings.NewReader(gzipped(t, lines))), rows.FormatByName, wantLines},
-		"a table":             {strings.NewReader(gzipped(t, table)), rows.FormatCSV, wantRows},
-		"a text like gzip":    {strings.NewReader("\x1f"), rows.FormatByName, []row{{Line: 1, Text: "\x1f"}}},
-		"a text of nothing":   {strings.NewReader(""), rows.FormatByName, nil},
-		"a text that is gzip": {strings.NewReader(gzipped(t, "xy")), rows.FormatText, []row{{Line: 1, Text: "xy"}}},
+		"gzip":                {iotest.OneByteReader(strings.NewReader(gzipped(t, lines))), wantLines},
+		"a text like gzip":    {strings.NewReader("\x1f"), []row{{Line: 1, Text: "\x1f"}}},
+		"a text of nothing":   {strings.NewReader(""), nil},
+		"a text that is gzip": {strings.NewReader(gzipped(t, "xy")), []row{{Line: 1, Text: "xy"}}},
 	} {
-		got, err := all(rows.Stream(t.Context(), c.stdin, rows.Config{Format: c.as}))
+		got, err := all(rows.Stream(t.Context(), c.stdin))
 		if err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s as it comes: %d rows, want %d, %v", name, len(got), len(c.want), err)
 		}
@@ -94,7 +92,7 @@ func TestCompressedInputThatIsDamaged(t *testing.T) {
 		"empty":               {"in.csv.gz", "", "in.csv.gz is not compressed by gzip, as its name says"},
 	} {
 		path := write(t, c.file, c.data)
-		_, _, err := readFile(path, rows.Config{})
+		_, _, err := readFile(path, nil)
 		if err == nil || !strings.HasPrefix(err.Error(), path) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
@@ -105,7 +103,7 @@ func TestCompressedInputThatIsDamaged(t *testing.T) {
 		if !ok || damaged.Path != path || damaged.Hint() == "" {
 			t.Errorf("%s: %+v", name, damaged)
 		}
-		_, err = all(rows.Stream(t.Context(), strings.NewReader(c.data), rows.Config{}))
+		_, err = all(rows.Stream(t.Context(), strings.NewReader(c.data)))
 		if _, ok := errors.AsType[*rows.DamagedError](err); !ok || !strings.HasPrefix(err.Error(), "standard input is ") {
 			t.Errorf("%s on standard input: %v", name, err)
 		}
@@ -118,7 +116,7 @@ func TestCompressedInputThatIsDamaged(t *testing.T) {
 func TestThereIsNoRoomToUnpack(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
 	path := write(t, "in.gz", gzipped(t, "{}\n"))
-	_, err := rows.Open(path, rows.Config{})
+	_, err := rows.Open(path, nil)
 	room, ok := errors.AsType[*rows.UnpackError](err)
 	if !ok || room.Path != path || room.Dir != os.Getenv("TMPDIR") || !strings.Contains(room.Hint(), "TMPDIR") || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
@@ -132,7 +130,7 @@ func TestNothingIsLeftOfAnUnpackedInputByAKill(t *testing.T) {
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	path := write(t, "in.jsonl.gz", gzipped(t, "1\n2\n3\n"))
-	f, err := rows.Open(path, rows.Config{})
+	f, err := rows.Open(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

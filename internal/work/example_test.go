@@ -23,7 +23,9 @@ func Example() {
 		}
 		return work.Result{Payload: []byte("answer to " + item.ID)}, sluice.Outcome{}
 	}
-	runner, err := work.New(work.Config{Handler: work.Calls(scheduler, upper)})
+	runner, err := work.New(work.Config{Handler: work.Calls(scheduler, upper), OnResult: func(result *work.Result) {
+		fmt.Printf("%s (attempts: %d)\n", result.Payload, result.Tally.Attempts)
+	}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -32,11 +34,8 @@ func Example() {
 			log.Fatal(err)
 		}
 	}
-	for result, err := range runner.Results(context.Background()) {
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Printf("%s (attempts: %d)\n", result.Payload, result.Tally.Attempts)
+	if _, err := runner.Run(context.Background()); err != nil {
+		log.Fatal(err)
 	}
 	// Unordered output:
 	// answer to one (attempts: 2)

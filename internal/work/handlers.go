@@ -95,7 +95,6 @@ func (r *Runner) closeHandlers() {
 	r.mu.Lock()
 	handlers := r.handlers
 	r.mu.Unlock()
-	var errs []error
 	for i := len(handlers) - 1; i >= 0; i-- {
 		c, ok := handlers[i].(io.Closer)
 		if !ok {
@@ -103,12 +102,8 @@ func (r *Runner) closeHandlers() {
 		}
 		if err := guard(c.Close); err != nil {
 			r.log.Warn("closing a handler", "error", err)
-			errs = append(errs, err)
 		}
 	}
-	r.mu.Lock()
-	r.closeErr = errors.Join(errs...)
-	r.mu.Unlock()
 }
 
 // guard runs a caller's function; its panic becomes an error.

@@ -8,24 +8,14 @@ import (
 	"github.com/sluice-llm/sluice/internal/regular"
 )
 
-// InUse reports whether a process has the journal of path open, in its place or aside. What is not there is in nobody's
-// use; what is no regular file is an error, and is not opened.
+// InUse reports whether a process has the journal of path open. What is not there is in nobody's use; what is no regular file
+// is an error, and is not opened.
 func InUse(path string) (bool, error) {
 	path, err := followLinks(path)
 	if err != nil {
 		return false, err
 	}
-	for _, name := range []string{path, AsidePath(path)} {
-		if used, err := locked(name); used || err != nil {
-			return used, err
-		}
-	}
-	return false, nil
-}
-
-// locked reports whether a process has a lock on the file of that name.
-func locked(name string) (bool, error) {
-	f, err := regular.Open(name)
+	f, err := regular.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

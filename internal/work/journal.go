@@ -52,10 +52,6 @@ type JournalConfig struct {
 	// something else.
 	Prefix string
 
-	// Aside keeps the lines in a journal beside the file, see AsidePath, until Arrange writes the file. Lines that the file
-	// has already are taken over by the first Append.
-	Aside bool
-
 	Reread bool // lines are to be read again, with ReadLine
 
 	// Synced is told, after every sync, up to where lines are on the disk: those at offsets below it, as AppendAt and
@@ -78,7 +74,7 @@ type JournalConfig struct {
 // Journal is a file of lines, one per result, that is the checkpoint of its run: a line that is in it is done. One
 // process at a time has it open. It is safe for concurrent use.
 type Journal struct {
-	out  string // the file of the results
+	path string
 	cfg  JournalConfig
 	disk disk
 
@@ -94,10 +90,7 @@ type Journal struct {
 	// mu is held while writing, against the rule of the house: lines must not interleave, and a partial one must be
 	// cut off before the next.
 	mu      sync.Mutex
-	path    string // where the lines are: out, or aside
 	file    file
-	held    file // out, while the lines are aside; nil if there is none
-	takes   bool // the lines are in out, and the first Append takes them aside
 	size    int64
 	written uint64 // lines
 	err     error  // the first; nothing is written after it
@@ -165,23 +158,19 @@ func OpenJournal(path string, cfg JournalConfig) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{path: path, out: path, cfg: cfg, disk: cfg.disk, start: time.Now()}
+	j := &Journal{path: path, cfg: cfg, disk: cfg.disk, start: time.Now()}
 	if j.disk == nil {
 		j.disk = systemDisk{}
 	}
 	j.syncEnd = sync.NewCond(&j.syncMu)
-	open := j.openHere
-	if cfg.Aside {
-		open = j.openAside
-	}
-	if err := open(); err != nil {
+	if err := j.open(); err != nil {
 		return nil, err
 	}
 	if err := j.ready(); err != nil {
 		if j.created { // and still locked
 			j.disk.Remove(j.path)
 		}
-		j.closeFiles()
+		j.file.Close()
 		return nil, err
 	}
 	if cfg.Sync == SyncInterval {
@@ -209,15 +198,8 @@ func followLinks(path string) (string, error) {
 	return "", &fs.PathError{Op: "open", Path: path, Err: errors.New("too many links")}
 }
 
-// Path returns where the lines are, links followed: with Aside, that is beside the file until Arrange.
-func (j *Journal) Path() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.path
-}
-
-// Aside says whether the lines are beside the file.
-func (j *Journal) Aside() bool { return j.Path() != j.out }
+// Path returns where the lines are, links followed.
+func (j *Journal) Path() string { return j.path }
 
 // ready makes what was opened fit to be written.
 func (j *Journal) ready() error {
@@ -228,14 +210,6 @@ func (j *Journal) ready() error {
 		j.syncDir() // a line that is synced in a file that has no name is lost, also if another run made the file
 	}
 	return j.beginState()
-}
-
-func (j *Journal) closeFiles() error {
-	err := j.file.Close()
-	if j.held != nil {
-		err = errors.Join(err, j.held.Close())
-	}
-	return err
 }
 
 // cutTornLine truncates the file after its last newline, unless what follows is a whole line.
@@ -324,8 +298,7 @@ func (j *Journal) AppendAt(lines []byte) (offset int64, err error) {
 
 // writeLocked writes lines, and with the first ones drops what Rewrite said.
 func (j *Journal) writeLocked(lines []byte) error {
-	if j.keep != nil || j.takes {
-		keep := j.keep
+	if keep := j.keep; keep != nil {
 		j.keep = nil
 		return j.rewriteLocked(keep, lines)
 	}
@@ -481,5 +454,5 @@ func (j *Journal) Close() error {
 	if j.created && j.size == 0 {
 		j.disk.Remove(j.path)
 	}
-	return errors.Join(err, j.closeFiles())
+	return errors.Join(err, j.file.Close())
 }

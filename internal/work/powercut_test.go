@@ -255,7 +255,7 @@ func cutPower(t *testing.T, seed uint64) {
 	luck := rand.New(rand.NewPCG(seed, 7))
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out.jsonl")
-	cfg := work.JournalConfig{Sync: work.SyncEach, Prefix: "id ", Aside: luck.IntN(2) == 0}
+	cfg := work.JournalConfig{Sync: work.SyncEach, Prefix: "id "}
 	if luck.IntN(3) == 0 {
 		cfg.Sync = work.SyncInterval
 	}
@@ -287,19 +287,19 @@ func cutPower(t *testing.T, seed uint64) {
 			safe[id] = time.Time{}
 		}
 		delete(safe, "last")
-		drop(t, path, cfg)
+		drop(t, path)
 	}
 }
 
 // drop takes the line away by which the journal was seen to go on.
-func drop(t *testing.T, path string, cfg work.JournalConfig) {
+func drop(t *testing.T, path string) {
 	t.Helper()
-	for _, name := range []string{path, work.AsidePath(path)} {
-		if b, err := os.ReadFile(name); err == nil {
-			if err := os.WriteFile(name, []byte(strings.ReplaceAll(string(b), "id last\n", "")), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
+	b, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, []byte(strings.ReplaceAll(string(b), "id last\n", "")), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -326,7 +326,7 @@ func (d *mortalDisk) adopt(t *testing.T) {
 	}
 }
 
-// session writes lines until the power is off, or to the end, where lines that are aside are arranged.
+// session writes lines until the power is off, or to the end.
 func session(t *testing.T, d *mortalDisk, path string, cfg work.JournalConfig, luck *rand.Rand, next *int, safe map[string]time.Time,
 	kept map[string]bool, rewrite bool) {
 	j, err := work.OpenJournal(path, cfg.On(d))
@@ -360,14 +360,7 @@ func session(t *testing.T, d *mortalDisk, path string, cfg work.JournalConfig, l
 	if luck.IntN(2) == 0 {
 		return
 	}
-	if cfg.Aside {
-		err = j.Arrange(*next, func(line work.Line) (n int, ok bool) {
-			_, err := fmt.Sscanf(string(line.Bytes), "id %d", &n)
-			return *next - 1 - n, err == nil
-		})
-	} else {
-		err = j.Close()
-	}
+	err = j.Close()
 	for id := range safe {
 		kept[id] = err == nil && !d.dead
 	}

@@ -129,12 +129,6 @@ func (r *Runner) announce(w *worker, result *Result) {
 		r.cfg.OnResult(result)
 	}
 	w.settle()
-	if r.out != nil {
-		select {
-		case r.out <- *result:
-		case <-r.outGone:
-		}
-	}
 }
 
 // observe tells the Observer of a result that is recorded.

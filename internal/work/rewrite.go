@@ -19,13 +19,9 @@ func (j *Journal) Rewrite(keep func(Line) bool) {
 	j.keep = keep
 }
 
-// rewriteLocked makes a new journal of the lines that keep wants and the last one. A nil keep wants all.
+// rewriteLocked makes a new journal of the lines that keep wants and the last one.
 func (j *Journal) rewriteLocked(keep func(Line) bool, last []byte) (err error) {
-	to := j.path
-	if j.takes {
-		to = AsidePath(j.out)
-	}
-	tmp, err := openNew(j.disk, to+".rewrite.tmp") // the lock makes the name ours
+	tmp, err := openNew(j.disk, j.path+".rewrite.tmp") // the lock makes the name ours
 	if err != nil {
 		return err
 	}
@@ -41,7 +37,7 @@ func (j *Journal) rewriteLocked(keep func(Line) bool, last []byte) (err error) {
 		if err = lineErr; err != nil {
 			return true
 		}
-		if keep == nil || keep(line) {
+		if keep(line) {
 			w.Write(line.Bytes)
 			w.WriteByte('\n') // a bufio.Writer keeps its first error for Flush
 		} else if j.cfg.Reread {
@@ -61,76 +57,42 @@ func (j *Journal) rewriteLocked(keep func(Line) bool, last []byte) (err error) {
 		return err
 	}
 	gone.end = j.size
-	if err := j.replaceLocked(tmp, to); err != nil {
+	if err := j.replaceLocked(tmp); err != nil {
 		return err
 	}
 	j.moved = gone
 	return nil
 }
 
-// replaceLocked makes the new file the journal, under the name to. It is locked before it has that. The file of the run's
-// results stays locked as long as the journal is aside.
-func (j *Journal) replaceLocked(tmp file, to string) error {
+// replaceLocked makes the new file the journal. It is locked before it has that name.
+func (j *Journal) replaceLocked(tmp file) error {
 	info, err := tmp.Stat()
 	if err != nil {
 		return err
 	}
 	if runtime.GOOS == "windows" { // where an open file can be neither replaced nor renamed
-		return j.reopenLocked(tmp, to)
+		return j.reopenLocked(tmp)
 	}
 	if err := tmp.Lock(); err != nil {
 		return err
 	}
-	if err := j.disk.Rename(tmp.Name(), to); err != nil {
+	if err := j.disk.Rename(tmp.Name(), j.path); err != nil {
 		return err
 	}
 	j.syncDir()
-	j.leaveLocked(to)
-	j.file, j.path, j.size = tmp, to, info.Size()
+	j.file.Close()
+	j.file, j.size = tmp, info.Size()
 	return nil
 }
 
-// leaveLocked gives up the files that the journal under the name to has replaced. A journal aside is removed only now
-// that the file is whole.
-func (j *Journal) leaveLocked(to string) {
-	takes := j.takes
-	j.takes = false
-	switch {
-	case takes && to != j.out: // the file was the journal; now that is aside
-		j.held = j.file
-		return
-	case to != j.path:
-		j.disk.Remove(j.path)
-		j.syncDir()
-	}
-	j.file.Close()
-	if to == j.out && j.held != nil {
-		j.held.Close()
-		j.held = nil
-	}
-}
-
 // reopenLocked is replaceLocked where files must be closed for it.
-func (j *Journal) reopenLocked(tmp file, to string) (err error) {
+func (j *Journal) reopenLocked(tmp file) (err error) {
 	tmp.Close()
-	was := j.path
-	if keeps := j.takes && to != j.out; keeps {
-		j.held = j.file
-	} else {
-		j.file.Close()
-	}
-	if to == j.out && j.held != nil {
-		j.held.Close()
-		j.held = nil
-	}
-	if err := j.disk.Rename(tmp.Name(), to); err != nil {
+	j.file.Close()
+	if err := j.disk.Rename(tmp.Name(), j.path); err != nil {
 		return err
 	}
-	if !j.takes && to != was {
-		j.disk.Remove(was)
-	}
-	j.takes, j.path = false, to
-	if j.file, err = j.openLocked(to, 0); err != nil {
+	if j.file, err = j.openLocked(j.path, 0); err != nil {
 		return err
 	}
 	return j.cutTornLine()

@@ -105,7 +105,6 @@ type Runner struct {
 	handlers []Handler // met, in that order
 	prepared map[Handler]bool
 	cause    error // why the run ended early; the first counts
-	closeErr error
 
 	run        context.Context // ends when open calls are to be abandoned
 	cancelRun  context.CancelCauseFunc
@@ -121,8 +120,6 @@ type Runner struct {
 	awaiting    awaiting
 	blocks      chan []byte  // room for results of several items
 	taken       atomic.Int64 // items taken in
-	out         chan Result  // to Results; nil for Run
-	outGone     chan struct{}
 	tally       tally
 	unrecorded  unrecorded
 	held        held
@@ -186,45 +183,42 @@ func (r *Runner) Run(ctx context.Context) (Report, error) {
 	if !r.start() {
 		return Report{}, ErrStarted
 	}
-	return r.runAll(ctx)
-}
+	r.tally.begin()
+	defer r.begin(ctx)()
 
-// Results runs all items and gives each result when it is recorded. A worker takes another item only once its result
-// was taken, so a slow consumer bounds what is held in memory. Breaking out of the loop cancels the run. An error of
-// the run comes last, without a result. Report says what became of the items.
-func (r *Runner) Results(ctx context.Context) iter.Seq2[Result, error] {
-	return func(yield func(Result, error) bool) {
-		if !r.start() {
-			yield(Result{}, ErrStarted)
-			return
-		}
-		ctx, cancel := context.WithCancel(ctx)
-		var (
-			err  error
-			done = make(chan struct{})
-			out  = make(chan Result)
-			gone = make(chan struct{})
-		)
-		r.out, r.outGone = out, gone
-		go func() {
-			defer close(done)
-			_, err = r.runAll(ctx)
-			close(out)
-		}()
-		defer func() { // also when the consumer breaks or panics
-			cancel()
-			close(gone)
-			<-done
-		}()
-		for result := range out {
-			if !yield(result, nil) {
-				return
-			}
-		}
-		if err != nil {
-			yield(Result{}, err)
+	r.tell(sluice.Event{Type: limits.EventMemberRegistered})
+	defer r.tell(sluice.Event{Type: limits.EventMemberClosed})
+	keeper := r.keepState()
+	if err := r.feed(); err != nil {
+		r.halt(err)
+	}
+	for _, l := range r.queues {
+		close(l.items)
+	}
+	r.workers.Wait()
+	if r.run.Err() != nil {
+		r.halt(context.Cause(r.run))
+	}
+	if j := r.cfg.Journal; j != nil {
+		if err := j.Flush(); err != nil {
+			r.halt(err)
 		}
 	}
+	r.closeHandlers()
+
+	report := r.Report()
+	err := r.reason()
+	if halted(err) && r.allDone() {
+		err = nil // the stop came when there was nothing left to stop
+	}
+	if err == nil && r.cfg.Conclude != nil {
+		err = r.cfg.Conclude()
+	}
+	if err == nil && r.cfg.Journal != nil {
+		r.cfg.Journal.keepEmpty()
+	}
+	keeper.end(err)
+	return report, err
 }
 
 // Drain stops intake and whatever still waits for its turn, and lets open calls finish. It returns at once and is safe
@@ -233,13 +227,6 @@ func (r *Runner) Drain() { r.halt(ErrDrained) }
 
 // Stop is Drain for a reason, such as a budget that is spent: the run returns a *StoppedError that unwraps to it.
 func (r *Runner) Stop(cause error) { r.halt(&StoppedError{Err: cause}) }
-
-// CloseError returns what the handlers' Close methods failed with, joined, once the run is over.
-func (r *Runner) CloseError() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.closeErr
-}
 
 func (r *Runner) start() bool {
 	r.mu.Lock()
@@ -277,46 +264,6 @@ func (r *Runner) reason() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.cause
-}
-
-// runAll is the run: it feeds, and waits for everything it started.
-func (r *Runner) runAll(ctx context.Context) (Report, error) {
-	r.tally.begin()
-	defer r.begin(ctx)()
-
-	r.tell(sluice.Event{Type: limits.EventMemberRegistered})
-	defer r.tell(sluice.Event{Type: limits.EventMemberClosed})
-	keeper := r.keepState()
-	if err := r.feed(); err != nil {
-		r.halt(err)
-	}
-	for _, l := range r.queues {
-		close(l.items)
-	}
-	r.workers.Wait()
-	if r.run.Err() != nil {
-		r.halt(context.Cause(r.run))
-	}
-	if j := r.cfg.Journal; j != nil {
-		if err := j.Flush(); err != nil {
-			r.halt(err)
-		}
-	}
-	r.closeHandlers()
-
-	report := r.Report()
-	err := r.reason()
-	if halted(err) && r.allDone() {
-		err = nil // the stop came when there was nothing left to stop
-	}
-	if err == nil && r.cfg.Conclude != nil {
-		err = r.cfg.Conclude()
-	}
-	if err == nil && r.cfg.Journal != nil {
-		r.cfg.Journal.keepEmpty()
-	}
-	keeper.end(err)
-	return report, err
 }
 
 // begin makes the run's contexts, and returns what gives them back.

@@ -362,7 +362,7 @@ func (j *Journal) beginState() error {
 func (j *Journal) Earlier() (state State, ok bool) { return j.earlier, j.known }
 
 // statePath returns where the state is.
-func (j *Journal) statePath() string { return cmp.Or(j.cfg.State, StatePath(j.out)) }
+func (j *Journal) statePath() string { return cmp.Or(j.cfg.State, StatePath(j.path)) }
 
 // saveState writes the state of the run on this journal; its pauses come on top of earlier ones.
 func (j *Journal) saveState(s State) error {

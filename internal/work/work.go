@@ -125,7 +125,7 @@ type Handler interface {
 // met and before that is handled. Its error ends the run.
 //
 // A Handler that implements io.Closer is closed once, after a run that failed or was cancelled too, whether or not it
-// was prepared. What Close returns is logged and joined into Runner.CloseError; it changes neither report nor error.
+// was prepared. What Close returns is logged; it changes neither report nor error.
 type Preparer interface {
 	Prepare(ctx context.Context) error
 }

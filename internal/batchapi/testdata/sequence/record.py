@@ -59,7 +59,7 @@ class Recorder(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_GET = do_POST = do_DELETE = do_PUT = answer
+    do_GET = do_POST = do_PUT = answer
 
     def entry(self, url, body):
         entry = {"method": self.command, "path": url.path}
@@ -157,8 +157,6 @@ def openai():
         if path.endswith("/content"):
             return jsonl({"id": "r", "custom_id": "row-1", "response": None, "error": None})
         if "/files" in path:
-            if method == "DELETE":
-                return {"id": "file-1", "object": "file", "deleted": True}
             return {"object": "list", "data": [file], "has_more": False} if method == "GET" else file
         return {"object": "list", "data": [batch], "has_more": False} if method == "GET" and path.endswith("/batches") else batch
 
@@ -172,7 +170,6 @@ def openai():
         step("get", "batches.retrieve", lambda: c.batches.retrieve("batch_1"))
         step("cancel", "batches.cancel", lambda: c.batches.cancel("batch_1"))
         step("fetch", "files.content", lambda: c.files.content("file-2").read())
-        step("remove", "files.delete", lambda: c.files.delete("file-1"))
 
     raw = "https://github.com/openai/openai-python/blob/v3.54.0/src/openai/"
     record("openai", "openai", [raw + "resources/files.py", raw + "resources/batches.py", raw + "types/batch.py"], reply, drive)
@@ -187,8 +184,6 @@ def anthropic(name="anthropic"):
     def reply(method, path, headers, base):
         if path.endswith("/results"):
             return {"Content-Type": "application/x-jsonl"}, jsonl({"custom_id": "row-1", "result": {"type": "expired"}})
-        if method == "DELETE":
-            return {"id": "msgbatch_1", "type": "message_batch_deleted"}
         batch = {"id": "msgbatch_1", "type": "message_batch", "processing_status": "ended",
                  "request_counts": {"processing": 0, "succeeded": 0, "errored": 0, "canceled": 0, "expired": 2},
                  "created_at": "2026-01-01T00:00:00Z", "expires_at": "2026-01-02T00:00:00Z", "ended_at": "2026-01-01T01:00:00Z",
@@ -205,7 +200,6 @@ def anthropic(name="anthropic"):
         step("get", "messages.batches.retrieve", lambda: b.retrieve("msgbatch_1"))
         step("cancel", "messages.batches.cancel", lambda: b.cancel("msgbatch_1"))
         step("fetch", "messages.batches.results", lambda: list(b.results("msgbatch_1")))
-        step("remove", "messages.batches.delete", lambda: b.delete("msgbatch_1"))
 
     raw = f"https://github.com/anthropics/anthropic-sdk-python/blob/v{importlib.metadata.version('anthropic')}/src/anthropic/"
     record(name, "anthropic", [raw + "resources/messages/batches.py", raw + "types/messages/message_batch.py", raw + "_client.py"],
@@ -231,7 +225,7 @@ def gemini():
             return jsonl({"key": "row-1", "error": {"code": 4, "message": "late"}})
         if "/files" in path:
             return {"files": [file]} if method == "GET" else {}
-        if method == "DELETE" or path.endswith(":cancel"):
+        if path.endswith(":cancel"):
             return {}
         return {"operations": [job]} if method == "GET" and path.endswith("/batches") else job
 
@@ -246,8 +240,6 @@ def gemini():
         step("get", "batches.get", lambda: c.batches.get(name="batches/b1"))
         step("cancel", "batches.cancel", lambda: c.batches.cancel(name="batches/b1"))
         step("fetch", "files.download", lambda: c.files.download(file="files/batch-b1"))
-        step("remove", "files.delete", lambda: c.files.delete(name="files/f1"))
-        step("remove_batch", "batches.delete", lambda: c.batches.delete(name="batches/b1"))
         step("create_embeddings", "batches.create_embeddings(model, src={file_name}, config={display_name})",
              lambda: c.batches.create_embeddings(model="gemini-embedding-001", src={"file_name": "files/f1"}, config={"display_name": TAG}))
 
