@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -439,27 +438,4 @@ func TestTheSlotsOfTheDeadAreBackAlsoWhenTheEnginesClockWasSetBack(t *testing.T)
 			t.Errorf("a lease after the clock was set back: %+v", r)
 		}
 	})
-}
-
-func TestAKeyOfAnotherTypeIsNamedByItsPrefix(t *testing.T) {
-	for _, key := range []string{":account", ":lane:m:state", ":lane:m:served"} {
-		t.Run(strings.ReplaceAll(key, ":", "_"), func(t *testing.T) {
-			inMemory(t, func(t *testing.T, at *cluster.Site) {
-				var log linesOf
-				c := openAs(t, at, cluster.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-				l := c.Ledger("account", cluster.LedgerConfig{})
-				l.Wait(2 * time.Second)
-				t.Cleanup(func() { l.Close() })
-				(&caller{t: t, l: l}).take(1)
-				execute(t, at, "DEL", l.Account()+key)
-				execute(t, at, "SET", l.Account()+key, "of another program")
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				defer cancel()
-				_, _ = l.Take(ctx, limits.Asks{Lane: "m", Waiting: 1, Calls: []limits.Ask{{ID: 9}}})
-				if text := log.String(); strings.Count(text, "{sluice*") != 1 || !strings.Contains(text, "redis://HOST:6379/1") {
-					t.Errorf("the log does not name the prefix once:\n%s", text)
-				}
-			})
-		})
-	}
 }

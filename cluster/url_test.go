@@ -1,12 +1,10 @@
 package cluster_test
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/sluice-llm/sluice/cluster"
-	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 func TestURLsAreReadAsTheirCommentSays(t *testing.T) {
@@ -112,35 +110,4 @@ func FuzzNoURLTellsItsPassword(f *testing.F) {
 			t.Fatalf("%q is shown as %q", url, shown)
 		}
 	})
-}
-
-func TestDocumentedMessagesAreSaid(t *testing.T) {
-	suite.FullOnly(t)
-	var source strings.Builder
-	for _, name := range []string{"url.go", "checks.go"} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		source.Write(text)
-	}
-	text, err := os.ReadFile("../docs/cluster.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(text), "\n## Messages\n")
-	rows := 0
-	for line := range strings.Lines(table) {
-		message, ok := strings.CutPrefix(line, "| `")
-		if !ok {
-			continue
-		}
-		rows++
-		if message, _, _ = strings.Cut(message, "`"); !strings.Contains(source.String(), message) {
-			t.Errorf("%q is documented, and never said", message)
-		}
-	}
-	if rows < 10 {
-		t.Errorf("%d messages are documented", rows)
-	}
 }

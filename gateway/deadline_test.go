@@ -3,7 +3,6 @@ package gateway_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -213,21 +212,6 @@ func TestAnAnswerThatStopsIsBrokenOffInTheClientsWords(t *testing.T) {
 	}
 }
 
-func TestAStreamThatLivesHasNoTotalUnlessItIsConfigured(t *testing.T) {
-	lives := base(func(w *piped, r *http.Request) {
-		for range 80 {
-			w.after(119*time.Second, "data: {}\n\n")
-		}
-		w.after(0, "data: [DONE]\n\n")
-		w.pw.Close()
-	})
-	within(t, lives, nil, func(t *testing.T, x *relayed) {
-		if got := ask(x, t.Context(), "/v1/chat/completions", chatStream); got.cut != nil || !strings.HasSuffix(got.body, "[DONE]\n\n") {
-			t.Errorf("%d, cut: %v", got.status, got.cut)
-		}
-	})
-}
-
 func TestTheTotalIsOfAllTriesWithoutTheQueue(t *testing.T) {
 	hangs := base(func(w *piped, r *http.Request) { w.after(time.Hour, "") })
 	within(t, hangs, func(s *setting) {
@@ -266,19 +250,6 @@ func TestAllWaitsOfACallAreBoundedTogether(t *testing.T) {
 	})
 }
 
-func TestWhoWaitedInVainIsToldOfItsTries(t *testing.T) {
-	throttles := base(func(w *piped, r *http.Request) {
-		w.status(529, "application/json")
-		_, _ = io.WriteString(w.pw, `{"error":{"message":"Overloaded","type":"overloaded_error"}}`)
-	})
-	within(t, throttles, func(s *setting) { s.Deadlines = gateway.Deadlines{Queue: 5 * time.Second} }, func(t *testing.T, x *relayed) {
-		got := ask(x, t.Context(), "/v1/messages", `{"model":"m"}`)
-		if got.header.Get("X-Sluice-Error") != "queue_timeout" || !strings.Contains(got.body, fmt.Sprintf("for its turn, and was sent %d times in vain", len(x.ended()))) {
-			t.Errorf("after %d tries: %+v", len(x.ended()), got)
-		}
-	})
-}
-
 func TestAnUpstreamThatKeepsFailingIsNotTakenForALimit(t *testing.T) {
 	fails := base(func(w *piped, r *http.Request) { w.pw.CloseWithError(errors.New("connection reset")) })
 	within(t, fails, func(s *setting) {
@@ -292,29 +263,6 @@ func TestAnUpstreamThatKeepsFailingIsNotTakenForALimit(t *testing.T) {
 		after, _ := strconv.Atoi(got.header.Get("Retry-After"))
 		if got.status != 503 || calls < 5 || calls > 8 || after < 1 || after > 8 {
 			t.Errorf("after %d calls: %+v", calls, got)
-		}
-	})
-}
-
-func TestACallThatGetsNoTurnIsNeverSent(t *testing.T) {
-	slow := base(func(w *piped, r *http.Request) { w.after(time.Hour-time.Minute, chatChunks) })
-	within(t, slow, func(s *setting) {
-		s.limits.Limits.Concurrency = 1
-		s.Deadlines = gateway.Deadlines{Queue: 30 * time.Second, FirstByte: 2 * time.Hour, Total: 3 * time.Hour}
-	}, func(t *testing.T, x *relayed) {
-		done := make(chan reply)
-		go func() { done <- ask(x, t.Context(), "/v1/chat/completions", chatStream) }()
-		synctest.Wait()
-		start := time.Now()
-		got := ask(x, t.Context(), "/v1/chat/completions", chatStream)
-		if got.status != 429 || got.header.Get("X-Sluice-Error") != "queue_timeout" || time.Since(start) != 30*time.Second {
-			t.Errorf("%+v after %v", got, time.Since(start))
-		}
-		if first := <-done; first.status != 200 || first.cut != nil {
-			t.Errorf("%+v", first)
-		}
-		if ends := x.ended(); len(ends) != 1 {
-			t.Errorf("%d tries", len(ends))
 		}
 	})
 }

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -31,16 +30,6 @@ func Asking(all []byte) (string, bool, error) {
 		return string(all), false, nil
 	}
 	return string(all[:b.usage.from]) + b.usage.text + string(all[b.usage.to:]), true, nil
-}
-
-// RouteOf is routeOf.
-func RouteOf(r *http.Request) (path, model string, count, ok bool) {
-	to, ok := routeOf(r.Method, r.URL.Path)
-	path = to.endpoint.String()
-	if to.models {
-		path = "models"
-	}
-	return path, to.model, to.count, ok
 }
 
 // Turns are the turns of one tenant's sessions.

@@ -24,21 +24,6 @@ func comeAgain(w *httptest.ResponseRecorder, kind string) (time.Time, bool) {
 	return time.Now().Add(time.Duration(ms) * time.Millisecond), exact && w.Code == http.StatusTooManyRequests && w.Header().Get("X-Sluice-Error") == kind
 }
 
-// Nobody is told to come before the instant itself, and the two headers say the same.
-func TestWhenToComeAgainIsRoundedUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(24*time.Hour - time.Minute) // the rig reads its file every 2 s: the day ends soon
-		r := newTenantRig(t, rigConfig{tenants: []gateway.Tenant{{Name: "a", MaxCostDay: 0.00003}}})
-		r.call("a", "")
-		midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
-		time.Sleep(time.Until(midnight) - 5*time.Second - 200*time.Microsecond)
-		w := r.do(r.request(t.Context(), "a"))
-		if told, ok := comeAgain(w, "quota_exhausted"); !ok || told.Before(midnight) || w.Header().Get("Retry-After-Ms") != "5001" {
-			t.Error(text(w))
-		}
-	})
-}
-
 func within1s(d time.Duration) bool { return d.Abs() <= time.Second }
 
 // Whoever is told that the queue is full is told when a call that joined it then would have been sent.

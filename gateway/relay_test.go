@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -89,24 +88,6 @@ func TestWhoRefusesTheQuestionIsAskedWithoutItFromThenOn(t *testing.T) {
 	}
 }
 
-func TestAResponseWithoutAnAnswerIsAFailedAttempt(t *testing.T) {
-	requests := 0
-	empty := base(func(w *piped, r *http.Request) {
-		defer w.pw.Close()
-		w.status(200, "application/json")
-		if requests++; requests < 2 {
-			_, _ = io.WriteString(w.pw, `{"content":[],"stop_reason":"end_turn"}`)
-			return
-		}
-		_, _ = io.WriteString(w.pw, `{"content":[{"type":"text","text":"hi"}]}`)
-	})
-	within(t, empty, nil, func(t *testing.T, x *relayed) {
-		if got := ask(x, t.Context(), "/v1/messages", `{"model":"m"}`); got.status != 200 || !strings.Contains(got.body, "hi") || requests != 2 {
-			t.Errorf("%d %s after %d requests", got.status, got.body, requests)
-		}
-	})
-}
-
 func TestEventsArePassedOnAtOnce(t *testing.T) {
 	next := make(chan string)
 	_, front := served(t, func(w http.ResponseWriter, r *http.Request) {
@@ -176,6 +157,7 @@ func TestNoCredentialOfAClientGoesUpstream(t *testing.T) {
 		whole(w, chatAnswer)
 	}, func(s *setting) {
 		s.upstream.Models["gemini-2.5-flash"] = "gemini-2.5-flash"
+		s.Header = http.Header{"x-set": {"by-the-gateway"}}
 		s.Passthrough = []gateway.Passthrough{{Path: "/v1/files", Upstream: "up"}}
 	})
 	paths := []string{"/v1/chat/completions", "/v1/v1/chat/completions", "/chat/completions", "/v1/responses", "/v1/embeddings", "/v1/messages",
@@ -188,7 +170,7 @@ func TestNoCredentialOfAClientGoesUpstream(t *testing.T) {
 		}
 		for _, query := range []string{"", "?key=" + theirs, "?beta=true&key=" + theirs + "&api_key=" + theirs, "?access_token=" + theirs} {
 			for i := 0; i <= len(credentials); i++ {
-				headers := []string{"X-Kept", "yes"}
+				headers := []string{"X-Kept", "yes", "X-Set", "by-the-client"}
 				if i < len(credentials) {
 					headers = append(headers, credentials[i], "Bearer "+theirs)
 				}
@@ -198,7 +180,7 @@ func TestNoCredentialOfAClientGoesUpstream(t *testing.T) {
 				}
 				if up := <-seen; strings.Contains(up, theirs) {
 					t.Errorf("%s%s with %v: the upstream sees %s", path, query, headers, up)
-				} else if !strings.Contains(up, ours) || !strings.Contains(up, "X-Kept") {
+				} else if !strings.Contains(up, ours) || !strings.Contains(up, "X-Kept") || strings.Count(up, "by-the-") != strings.Count(up, "by-the-gateway") {
 					t.Errorf("%s: the upstream sees %s", path, up)
 				}
 				if i > 0 && query != "" {
@@ -330,53 +312,18 @@ func TestConnectionsToTheUpstreamAreUsedAgain(t *testing.T) {
 	}
 }
 
-func TestAStreamMayLastLongerThanAWriteMay(t *testing.T) {
+func TestAStreamThatLivesHasNoTotalAndMayLastLongerThanAWrite(t *testing.T) {
 	slow := base(func(w *piped, r *http.Request) {
-		for range 6 {
-			w.after(40*time.Second, "data: {}\n\n")
+		for range 80 {
+			w.after(119*time.Second, "data: {}\n\n")
 		}
 		w.pw.Close()
 	})
 	within(t, slow, func(s *setting) { s.Deadlines.Write = time.Minute }, func(t *testing.T, x *relayed) {
 		conn := wire(t, x)()
 		send(t, conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 27\r\n\r\n"+`{"model":"m","stream":true}`)
-		if got := answer(t, conn); got.body != strings.Repeat("data: {}\n\n", 6) || got.cut != nil {
+		if got := answer(t, conn); got.body != strings.Repeat("data: {}\n\n", 80) || got.cut != nil {
 			t.Errorf("%+v", got)
-		}
-	})
-}
-
-func TestRelayedRequestsSayHowLongTheyWaited(t *testing.T) {
-	at := base(func(w *piped, r *http.Request) { w.after(0, chatChunks); w.pw.Close() })
-	within(t, at, func(s *setting) {
-		s.limits.Limits = sluice.Limits{RPM: 30, Burst: time.Millisecond}
-	}, func(t *testing.T, x *relayed) {
-		start := time.Now()
-		for _, path := range []string{"/v1/chat/completions", "/v1/chat/completions", "/healthz", "/nothing"} {
-			begun := time.Now()
-			got := ask(x, t.Context(), path, chatStream).header.Get("X-Sluice-Wait-Ms")
-			if got != strconv.FormatInt(time.Since(begun).Milliseconds(), 10) {
-				t.Errorf("%s: waited %q ms, and took %v", path, got, time.Since(begun))
-			}
-		}
-		if took := time.Since(start); took < 2*time.Second {
-			t.Errorf("two calls at 30 a minute took %v", took)
-		}
-	})
-}
-
-func TestAHeaderOfTheGatewaysWinsOverTheClients(t *testing.T) {
-	var seen http.Header
-	echo := base(func(w *piped, r *http.Request) {
-		seen = r.Header.Clone()
-		w.status(200, "application/json")
-		_, _ = io.WriteString(w.pw, `{"choices":[{"text":"a"}]}`)
-		w.pw.Close()
-	})
-	within(t, echo, func(s *setting) { s.Header = http.Header{"x-project": {"blue"}} }, func(t *testing.T, x *relayed) {
-		ask(x, t.Context(), "/v1/chat/completions", `{"model":"m"}`)
-		if seen.Get("X-Project") != "blue" {
-			t.Errorf("%v", seen)
 		}
 	})
 }

@@ -13,49 +13,6 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-func TestPathsAreThoseOfTheSDKs(t *testing.T) {
-	const chat, gemini = "/v1/chat/completions", "/v1beta/models/{model}:"
-	for path, want := range map[string]string{
-		"POST /v1/chat/completions":                       chat,
-		"POST /chat/completions":                          chat,
-		"POST /v1/v1/chat/completions":                    chat,
-		"POST /responses":                                 "/v1/responses",
-		"POST /v1/embeddings":                             "/v1/embeddings",
-		"POST /v2/chat":                                   "/v2/chat",
-		"POST /v1/messages":                               "/v1/messages",
-		"POST /v1/v1/messages":                            "/v1/messages",
-		"POST /v1/messages/count_tokens":                  "/v1/messages count",
-		"POST /v1beta/models/g-1.5:generateContent":       gemini + "generateContent g-1.5",
-		"POST /v1/models/g:streamGenerateContent?alt=sse": gemini + "streamGenerateContent g",
-		"POST /v1beta/models/g:countTokens":               gemini + "generateContent g count",
-		"POST /models/g:embedContent":                     gemini + "embedContent g",
-		"GET /v1/models":                                  "models",
-		"GET /models/":                                    "models",
-		"HEAD /v1beta/models/g":                           "models g",
-		"GET /v1/models/org/name":                         "models org/name",
-	} {
-		method, target, _ := strings.Cut(path, " ")
-		got, model, count, ok := gateway.RouteOf(httptest.NewRequest(method, target, nil))
-		if model != "" {
-			got += " " + model
-		}
-		if count {
-			got += " count"
-		}
-		if got != want || !ok {
-			t.Errorf("%s is %q, want %q", path, got, want)
-		}
-	}
-	for _, path := range []string{"GET /v1/chat/completions", "POST /v1/models", "POST /v1/models/g:delete", "DELETE /v1/models/g", "POST /v1/files",
-		"POST /v1beta/models/:generateContent", "POST /v1beta/models/a/b:generateContent", "POST /v1beta/models/..:generateContent",
-		"POST /v1/chat/completions/", "POST /v1//chat/completions", "GET /v1/modelsx", "POST /v1/messages/batches"} {
-		method, target, _ := strings.Cut(path, " ")
-		if got, model, _, ok := gateway.RouteOf(httptest.NewRequest(method, target, nil)); ok {
-			t.Errorf("%s is %q of %q", path, got, model)
-		}
-	}
-}
-
 func TestCountingTokensCostsARequestAndNoTokens(t *testing.T) {
 	var paths []string
 	x, front := served(t, func(w http.ResponseWriter, r *http.Request) {
@@ -239,12 +196,6 @@ func TestOtherPathsPassOnlyWhereTheyAreListed(t *testing.T) {
 		t.Errorf("broken: %+v after %d tries", got, tries)
 	}
 	asked = nil
-	for _, path := range []string{"/v1/files/../models/m", "/v1/files/%2e%2e/admin", "/v1/files/..%2fadmin", "/v1/files//x", "/v1/filesystem",
-		"/v1/files/..;/admin", `/v1/files/%5c..%5cadmin`, "/v1/files/%00", "/v1/files/a%252f..", "/v1/files/.", "/v1/files/..."} {
-		if got := do(t, "POST", front.URL+path, ""); got.status != 404 {
-			t.Errorf("%s: %d", path, got.status)
-		}
-	}
 	if got := do(t, "DELETE", front.URL+"/v1/files/a", ""); got.status != 404 || len(asked) != 0 {
 		t.Errorf("%d, asked %q", got.status, asked)
 	}

@@ -66,39 +66,6 @@ func jain[N int | float64](shares map[string]N) float64 {
 	return sum * sum / squares / float64(len(shares))
 }
 
-func TestTenantsGetSharesByTheirWeights(t *testing.T) {
-	t.Parallel()
-	limited := map[string]rigConfig{
-		"few requests": {sim: sim.Config{RPM: 60, Burst: time.Second}, limits: sluice.Limits{RPM: 60},
-			gateway: gateway.Config{Deadlines: gateway.Deadlines{Queue: time.Hour}}},
-		"slots":    {sim: sim.Config{Concurrency: 8, Jitter: 0.3}, limits: sluice.Limits{Concurrency: 8}},
-		"requests": {sim: sim.Config{RPM: 1800, Burst: time.Second}, limits: sluice.Limits{RPM: 1800}},
-	}
-	for name, cfg := range limited {
-		t.Run(name, func(t *testing.T) {
-			if name == "requests" {
-				suite.FullOnly(t)
-			}
-			synctest.Test(t, func(t *testing.T) {
-				cfg.tenants = []gateway.Tenant{{Name: "one"}, {Name: "two", Weight: 2}, {Name: "four", Weight: 4}}
-				r := newTenantRig(t, cfg)
-				long := 2 * time.Minute
-				if cfg.limits.RPM == 60 {
-					long = 15 * time.Minute
-				}
-				sent := r.shares(long, load{"one", 30, false}, load{"two", 30, true}, load{"four", 30, false})
-				all := float64(sent["one"] + sent["two"] + sent["four"])
-				for tenant, weight := range map[string]float64{"one": 1, "two": 2, "four": 4} {
-					if got, want := float64(sent[tenant])/all, weight/7; math.Abs(got-want) > 0.05*want {
-						t.Errorf("%s has a share of %.4f: want %.4f", tenant, got, want)
-					}
-				}
-				t.Log(sent)
-			})
-		})
-	}
-}
-
 func TestEqualTenantsGetEqualSharesWhateverTheyOffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := rigConfig{sim: sim.Config{Concurrency: 8, Jitter: 0.3}, limits: sluice.Limits{Concurrency: 8}}

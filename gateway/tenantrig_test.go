@@ -36,8 +36,7 @@ type tenantRig struct {
 
 // recorder notes whose request came in which order, by the header X-Whose.
 type recorder struct {
-	base  http.RoundTripper
-	quiet bool // it notes nothing
+	base http.RoundTripper
 
 	mu         sync.Mutex
 	whose      []string
@@ -47,9 +46,6 @@ type recorder struct {
 }
 
 func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
-	if r.quiet {
-		return r.base.RoundTrip(req)
-	}
 	r.mu.Lock()
 	r.whose, r.seen = append(r.whose, req.Header.Get("X-Whose")), append(r.seen, req)
 	r.open++

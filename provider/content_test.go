@@ -109,23 +109,6 @@ func TestStreamsOfGeminiThatAreCutAreNoAnswers(t *testing.T) {
 	}
 }
 
-func TestErrorsEndStreamsOfGemini(t *testing.T) {
-	const overloaded = `{"error":{"code":503,"message":"The model is overloaded. Please try again later.","status":"UNAVAILABLE"}}`
-	for name, stream := range map[string]string{
-		"an event":             "data: " + contentChunks[0] + "\r\n\r\ndata: " + overloaded + "\r\n\r\n",
-		"an element":           "[" + contentChunks[0] + ",\r\n" + overloaded + "]",
-		"an element, unclosed": "[" + contentChunks[0] + ",\r\n" + overloaded,
-		"alone":                overloaded,
-	} {
-		t.Run(name, func(t *testing.T) {
-			m, err := provider.Collect(provider.StreamGenerateContent, strings.NewReader(stream), 1<<20)
-			if err != nil || string(m.Fault) != overloaded {
-				t.Errorf("%v %q", err, m.Fault)
-			}
-		})
-	}
-}
-
 func TestElementsOfAnArrayAreNotHeldForEver(t *testing.T) {
 	endless := io.MultiReader(strings.NewReader(`[{"a":"`), strings.NewReader(strings.Repeat("a", sse.MaxEvent)))
 	if _, err := provider.Collect(provider.StreamGenerateContent, endless, sse.MaxEvent*2); !errors.Is(err, provider.ErrEventTooLong) {

@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -112,22 +111,6 @@ func FuzzEstimate(f *testing.F) {
 			}
 		}
 	})
-}
-
-func kilobyte() []byte {
-	return fmt.Appendf(nil, `{"model":"gpt-4o-mini","messages":[{"role":"system","content":"You are a careful labeller."},{"role":"user","content":%q}],"max_tokens":64,"temperature":0,"seed":7}`,
-		strings.Repeat("It was the best of times, it was the worst of times.\n", 16))
-}
-
-func BenchmarkEstimate(b *testing.B) {
-	body := kilobyte()
-	b.SetBytes(int64(len(body)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := provider.Estimate(provider.ChatCompletions, body); err != nil {
-			b.Fatal(err)
-		}
-	}
 }
 
 func TestACompressedRequestIsEstimatedByItsContent(t *testing.T) {

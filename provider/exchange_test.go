@@ -180,33 +180,6 @@ func TestExchangeReadsHeaders(t *testing.T) {
 	}
 }
 
-func TestExchangeEndsInTime(t *testing.T) {
-	long := func(r *http.Request) (*http.Response, error) {
-		return reply(200, stuck{r.Context(), strings.NewReader(chatStream[:300])}, "content-type", "text/event-stream")
-	}
-	for name, base := range map[string]tripper{"no head": hang, "a head and no end": long} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				_, o := exchange(t, t.Context(), base, provider.ExchangeConfig{Timeout: 7 * time.Second})
-				if o.Kind != sluice.Timeout || time.Since(start) != 7*time.Second || o.Unsent {
-					t.Errorf("%v after %v: %v", o.Kind, time.Since(start), o.Err)
-				}
-			})
-		})
-		t.Run(name+", and the caller gives up", func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-				defer cancel()
-				_, o := exchange(t, ctx, base, provider.ExchangeConfig{Timeout: 7 * time.Second})
-				if o.Kind != sluice.Network || !errors.Is(o.Err, context.DeadlineExceeded) || o.Unsent {
-					t.Errorf("%v: %v", o.Kind, o.Err)
-				}
-			})
-		})
-	}
-}
-
 func TestWhatNeverLeftIsUnsent(t *testing.T) {
 	tlsServer := httptest.NewUnstartedServer(http.NotFoundHandler())
 	tlsServer.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -439,19 +412,33 @@ func TestAnAnswerThatCameOtherwiseMeansTheSame(t *testing.T) {
 	}
 }
 
-func BenchmarkExchange(b *testing.B) {
-	base := tripper(func(*http.Request) (*http.Response, error) {
-		r, err := reply(200, strings.NewReader(chatAnswer), "content-type", "application/json")
-		r.ContentLength = int64(len(chatAnswer))
-		return r, err
+func TestSwitchedProtocolsAreNoAnswer(t *testing.T) {
+	never := readerFunc(func([]byte) (int, error) {
+		t.Error("the body of an answer that is none was read: it may never end")
+		return 0, io.EOF
 	})
-	p := lookup(b, "openai")
-	body := kilobyte()
-	b.ReportAllocs()
-	for b.Loop() {
-		req, _ := p.NewRequest(b.Context(), provider.Target{Key: "k", Endpoint: provider.ChatCompletions, Model: "m"}, body)
-		if _, o := provider.Exchange(b.Context(), base, nil, req, provider.ExchangeConfig{Provider: p, Endpoint: provider.ChatCompletions}); o.Kind != sluice.OK {
-			b.Fatal(o.Err)
+	base := tripper(func(*http.Request) (*http.Response, error) { return reply(101, never) })
+	if _, o := exchange(t, t.Context(), base, provider.ExchangeConfig{}); o.Kind != sluice.Network {
+		t.Errorf("kind %v, want network", o.Kind)
+	}
+}
+
+func TestARequestIDThatEchoesTheKeyIsStruck(t *testing.T) {
+	const key = "sk-sentinel-0123456789"
+	for _, status := range []int{200, 400} {
+		a, _ := exchange(t, t.Context(), replies(status, `{"choices":[{}]}`, "X-Request-Id", "req-"+key), provider.ExchangeConfig{Key: key})
+		if strings.Contains(a.RequestID, "sentinel") {
+			t.Errorf("status %d: request id %q holds the key", status, a.RequestID)
+		}
+	}
+}
+
+func TestAnEndlessRefusalIsJudgedByItsBeginning(t *testing.T) {
+	endless := readerFunc(func(p []byte) (int, error) { return copy(p, strings.Repeat("x", len(p))), nil })
+	for status, want := range map[int]sluice.Kind{429: sluice.RateLimit, 500: sluice.ServerError} {
+		base := tripper(func(*http.Request) (*http.Response, error) { return reply(status, endless, "Retry-After", "7") })
+		if _, o := exchange(t, t.Context(), base, provider.ExchangeConfig{}); o.Kind != want {
+			t.Errorf("status %d: kind %v, want %v", status, o.Kind, want)
 		}
 	}
 }

@@ -7,9 +7,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/iotest"
-	"testing/synctest"
-	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/provider"
@@ -78,84 +75,6 @@ func TestExchangesWithGemini(t *testing.T) {
 	}
 }
 
-func TestTransportUnderGeminisSDK(t *testing.T) {
-	blocked := `{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":4}}`
-	long := strings.Replace(contentWhole, "Let me", strings.Repeat("long ", 1<<18), 1)
-	cases := []struct {
-		name, url, body string
-		base            tripper
-		usage           sluice.Usage
-	}{
-		{"an answer", contentURL, contentWhole, replies(200, contentWhole, ofJSON...), contentUsage},
-		{"a long answer", contentURL, long, replies(200, long, ofJSON...), contentUsage},
-		{"a blocked prompt", contentURL, blocked, replies(200, blocked, ofJSON...), sluice.Usage{Input: 4}},
-		{"events", contentEvents, contentStream, replies(200, contentStream, ofEvents...), contentUsage},
-		{"an array", contentElements, contentArray, replies(200, contentArray, ofJSON...), contentUsage},
-		{"an array byte by byte", contentElements, contentArray, func(*http.Request) (*http.Response, error) {
-			return reply(200, iotest.OneByteReader(strings.NewReader(contentArray)), ofJSON...)
-		}, contentUsage},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			base := tripper(func(r *http.Request) (*http.Response, error) {
-				if b, _ := io.ReadAll(r.Body); string(b) != contentRequest || r.URL.String() != c.url {
-					t.Errorf("sent %q to %s", b, r.URL)
-				}
-				return c.base(r)
-			})
-			var asked sluice.Call
-			tr, w := transport(t, base, func(cfg *provider.Config, s *sluice.Config) {
-				geminis(nil)(cfg, s)
-				cfg.Call = func(_ *http.Request, call sluice.Call) sluice.Call { asked = call; return call }
-			})
-			resp, body, err := call(t.Context(), t, tr, c.url, contentRequest)
-			if err != nil || resp.StatusCode != 200 || body != c.body {
-				t.Fatalf("%v %.200q", err, body)
-			}
-			if o := w.ended(t, 1)[0]; o.Kind != sluice.OK || o.Usage != c.usage || !o.HasUsage {
-				t.Errorf("%+v", o)
-			}
-			if asked.Lane != "gemini-2.5-flash" || asked.Cost != (sluice.Cost{Input: 2, MaxOutput: 16}) {
-				t.Errorf("asked for %+v", asked)
-			}
-		})
-	}
-}
-
-func TestRefusalsOfGeminiAreTriedAgain(t *testing.T) {
-	for name, c := range map[string]struct {
-		url     string
-		refusal tripper
-	}{
-		"a limit":                      {contentURL, replies(429, contentLimited, ofJSON...)},
-		"a limit in an array":          {contentElements, replies(429, "["+contentLimited+"\n]", ofJSON...)},
-		"an overload":                  {contentURL, replies(503, contentOverload, ofJSON...)},
-		"an overload as first event":   {contentEvents, replies(200, "data: "+contentOverload+"\r\n\r\n", ofEvents...)},
-		"an overload as first element": {contentElements, replies(200, "["+contentOverload, ofJSON...)},
-		"an answer that is cut": {contentElements, func(*http.Request) (*http.Response, error) {
-			return reply(200, iotest.DataErrReader(strings.NewReader(contentArray[:100])), ofJSON...)
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				tries := 0
-				base := tripper(func(r *http.Request) (*http.Response, error) {
-					if tries++; tries == 1 {
-						return c.refusal(r)
-					}
-					return replies(200, contentWhole, ofJSON...)(r)
-				})
-				tr, w := transport(t, base, geminis(nil))
-				resp, body, err := call(t.Context(), t, tr, c.url, contentRequest)
-				if err != nil || resp.StatusCode != 200 || body != contentWhole {
-					t.Fatalf("%v %q", err, body)
-				}
-				w.ended(t, 2)
-			})
-		})
-	}
-}
-
 // An SDK's request to embed says its model twice.
 func TestLaneIsTheModelInThePath(t *testing.T) {
 	tr, w := transport(t, replies(200, `{"embedding":{"values":[1]}}`, ofJSON...), geminis(nil))
@@ -218,21 +137,4 @@ func TestArraysHoldTheirPermitToTheEnd(t *testing.T) {
 	if o := w.ended(t, 1)[0]; o.Kind != sluice.OK || o.Usage != contentUsage {
 		t.Errorf("%+v", o)
 	}
-}
-
-func TestAnArrayThatHangsGivesItsPermitBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		base := tripper(func(r *http.Request) (*http.Response, error) {
-			return reply(200, stuck{r.Context(), strings.NewReader("[" + contentChunks[2])}, ofJSON...)
-		})
-		tr, w := transport(t, base, geminis(nil))
-		_, body, err := call(t.Context(), t, tr, contentElements, contentRequest)
-		if err == nil || !strings.Contains(body, "The") {
-			t.Errorf("%v %q", err, body)
-		}
-		time.Sleep(time.Minute)
-		if o := w.ended(t, 1)[0]; o.Kind != sluice.Timeout || o.Usage.Input != 7 {
-			t.Errorf("%+v", o)
-		}
-	})
 }

@@ -68,7 +68,7 @@ func TestAHostileResponseTakesAtMostTwiceTheMaximum(t *testing.T) {
 	const long int64 = 1 << 40
 	const most int64 = 64 << 20 // the default
 	const chat = provider.ChatCompletions
-	stream := http.Header{"Content-Type": {"text/event-stream"}}
+	stream := []string{"Content-Type", "text/event-stream"}
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
 	_, _ = io.Copy(z, repeated("x", 1<<28))
@@ -79,7 +79,7 @@ func TestAHostileResponseTakesAtMostTwiceTheMaximum(t *testing.T) {
 	type response struct {
 		endpoint provider.Endpoint
 		status   int
-		header   http.Header
+		header   []string
 		body     io.Reader
 	}
 	responses := func() map[string]response {
@@ -89,7 +89,7 @@ func TestAHostileResponseTakesAtMostTwiceTheMaximum(t *testing.T) {
 			"white space":          {chat, 200, nil, repeated(" ", long)},
 			"nested":               {chat, 200, nil, repeated(`{"choices":[`, long)},
 			"a refusal":            {chat, 400, nil, repeated("x", long)},
-			"packed":               {chat, 200, http.Header{"Content-Encoding": {"gzip"}}, bytes.NewReader(bomb.Bytes())},
+			"packed":               {chat, 200, []string{"Content-Encoding", "gzip"}, bytes.NewReader(bomb.Bytes())},
 			"a line of a stream":   {chat, 200, stream, io.MultiReader(strings.NewReader("data: "), repeated("x", long))},
 			"an event of a stream": {chat, 200, stream, repeated("data: x\n", long)},
 			"a long event":         {chat, 200, stream, io.MultiReader(strings.NewReader(`data: {"choices":[{"delta":{"content":"`), repeated("x", most/4-100), strings.NewReader("\"}}]}\n\n"))},
@@ -114,7 +114,8 @@ func TestAHostileResponseTakesAtMostTwiceTheMaximum(t *testing.T) {
 				}
 				var o sluice.Outcome
 				got := peak(func() {
-					_, o = provider.Exchange(t.Context(), canned{status: c.status, header: c.header, body: c.body}, nil, req, provider.ExchangeConfig{Provider: p, Endpoint: c.endpoint, MaxBytes: most})
+					base := tripper(func(*http.Request) (*http.Response, error) { return reply(c.status, c.body, c.header...) })
+					_, o = provider.Exchange(t.Context(), base, nil, req, provider.ExchangeConfig{Provider: p, Endpoint: c.endpoint, MaxBytes: most})
 				})
 				t.Logf("%.2f of the maximum: %v", float64(got)/float64(most), o.Kind)
 				const meanwhile = 2 << 20 // the same, where each measurement has it

@@ -1,7 +1,6 @@
 package provider_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -97,31 +96,47 @@ const chatURL = "http://x/v1/chat/completions"
 func TestTransportPassesTheAnswerThrough(t *testing.T) {
 	sse := []string{"content-type", "text/event-stream"}
 	long := strings.Replace(chatAnswer, "hi", strings.Repeat("long ", 1<<18), 1)
+	blocked := `{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":4}}`
 	cases := []struct {
 		name  string
 		base  tripper
 		body  string
 		usage sluice.Usage
+		url   string // of Gemini
 	}{
-		{"an answer", replies(200, chatAnswer, "content-type", "application/json"), chatAnswer, sluice.Usage{Input: 9, Output: 4}},
-		{"a long answer", replies(200, long), long, sluice.Usage{Input: 9, Output: 4}},
-		{"a stream", replies(200, chatStream, sse...), chatStream, sluice.Usage{Input: 9, Output: 4}},
+		{"an answer of gemini", replies(200, contentWhole, ofJSON...), contentWhole, contentUsage, contentURL},
+		{"a blocked prompt", replies(200, blocked, ofJSON...), blocked, sluice.Usage{Input: 4}, contentURL},
+		{"events of gemini", replies(200, contentStream, ofEvents...), contentStream, contentUsage, contentEvents},
+		{"an array byte by byte", func(*http.Request) (*http.Response, error) {
+			return reply(200, iotest.OneByteReader(strings.NewReader(contentArray)), ofJSON...)
+		}, contentArray, contentUsage, contentElements},
+		{"an answer", replies(200, chatAnswer, "content-type", "application/json"), chatAnswer, sluice.Usage{Input: 9, Output: 4}, ""},
+		{"a long answer", replies(200, long), long, sluice.Usage{Input: 9, Output: 4}, ""},
+		{"a stream", replies(200, chatStream, sse...), chatStream, sluice.Usage{Input: 9, Output: 4}, ""},
 		{"a stream byte by byte", func(*http.Request) (*http.Response, error) {
 			return reply(200, iotest.OneByteReader(strings.NewReader(chatStream)), sse...)
-		}, chatStream, sluice.Usage{Input: 9, Output: 4}},
-		{"a packed answer, unread", replies(200, "\x1f\x8b\x08", "content-encoding", "gzip"), "\x1f\x8b\x08", sluice.Usage{}},
-		{"a packed stream, unread", replies(200, "\x1f\x8b\x08", "content-encoding", "gzip", "content-type", "text/event-stream"), "\x1f\x8b\x08", sluice.Usage{}},
+		}, chatStream, sluice.Usage{Input: 9, Output: 4}, ""},
+		{"a packed answer, unread", replies(200, "\x1f\x8b\x08", "content-encoding", "gzip"), "\x1f\x8b\x08", sluice.Usage{}, ""},
+		{"a packed stream, unread", replies(200, "\x1f\x8b\x08", "content-encoding", "gzip", "content-type", "text/event-stream"), "\x1f\x8b\x08", sluice.Usage{}, ""},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
+			url, request, lane, change := chatURL, chatRequest, "m", func(*provider.Config, *sluice.Config) {}
+			if c.url != "" {
+				url, request, lane, change = c.url, contentRequest, "gemini-2.5-flash", geminis(nil)
+			}
+			var asked sluice.Call
 			base := tripper(func(r *http.Request) (*http.Response, error) {
-				if b, _ := io.ReadAll(r.Body); string(b) != chatRequest || r.Header.Get("Accept-Encoding") != "" {
+				if b, _ := io.ReadAll(r.Body); string(b) != request || r.URL.String() != url || r.Header.Get("Accept-Encoding") != "" {
 					t.Errorf("sent %q %v", b, r.Header)
 				}
 				return c.base(r)
 			})
-			tr, w := transport(t, base, nil)
-			resp, body, err := call(t.Context(), t, tr, chatURL, chatRequest)
+			tr, w := transport(t, base, func(cfg *provider.Config, s *sluice.Config) {
+				change(cfg, s)
+				cfg.Call = func(_ *http.Request, call sluice.Call) sluice.Call { asked = call; return call }
+			})
+			resp, body, err := call(t.Context(), t, tr, url, request)
 			if err != nil || resp.StatusCode != 200 || body != c.body {
 				t.Fatalf("%v %.200q", err, body)
 			}
@@ -130,6 +145,9 @@ func TestTransportPassesTheAnswerThrough(t *testing.T) {
 			}
 			if o := w.ended(t, 1)[0]; o.Kind != sluice.OK || o.Usage != c.usage {
 				t.Errorf("%+v", o)
+			}
+			if asked.Lane != lane || asked.Cost != (sluice.Cost{Input: 2, MaxOutput: 16}) {
+				t.Errorf("asked for %+v", asked)
 			}
 		})
 	}
@@ -153,20 +171,33 @@ func TestThrottledCallsAreTriedAgain(t *testing.T) {
 		},
 		"a reset": func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF },
 		"a panic": nil,
+
+		"gemini: a limit":                      replies(429, contentLimited, ofJSON...),
+		"gemini: a limit in an array":          replies(429, "["+contentLimited+"\n]", ofJSON...),
+		"gemini: an overload":                  replies(503, contentOverload, ofJSON...),
+		"gemini: an overload as first event":   replies(200, "data: "+contentOverload+"\r\n\r\n", ofEvents...),
+		"gemini: an overload as first element": replies(200, "["+contentOverload, ofJSON...),
+		"gemini: an array that is cut": func(*http.Request) (*http.Response, error) {
+			return reply(200, iotest.DataErrReader(strings.NewReader(contentArray[:100])), ofJSON...)
+		},
 	} {
+		url, request, answer, change := chatURL, chatRequest, chatAnswer, func(*provider.Config, *sluice.Config) {}
+		if strings.HasPrefix(name, "gemini") {
+			url, request, answer, change = contentElements, contentRequest, contentWhole, geminis(nil)
+		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tries := 0
 				tr, w := transport(t, tripper(func(r *http.Request) (*http.Response, error) {
 					if tries++; tries > 1 {
-						return replies(200, chatAnswer)(r)
+						return replies(200, answer)(r)
 					}
 					if refusal == nil {
 						panic("boom")
 					}
 					return refusal(r)
-				}), nil)
-				resp, body, err := call(t.Context(), t, tr, chatURL, chatRequest)
+				}), change)
+				resp, body, err := call(t.Context(), t, tr, url, request)
 				if name == "a panic" {
 					if call, ok := errors.AsType[*sluice.CallError](err); !ok || call.Kind != sluice.Internal {
 						t.Errorf("%v", err)
@@ -174,7 +205,7 @@ func TestThrottledCallsAreTriedAgain(t *testing.T) {
 					w.ended(t, 1)
 					return
 				}
-				if err != nil || resp.StatusCode != 200 || body != chatAnswer {
+				if err != nil || resp.StatusCode != 200 || body != answer {
 					t.Fatalf("%v %q", err, body)
 				}
 				if ends := w.ended(t, 2); ends[0].Kind == sluice.OK || ends[1].Kind != sluice.OK {
@@ -232,20 +263,6 @@ func TestEndOfTheCallersContextIsReturnedAsSuch(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestSlowStreamIsNotALateOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tr, w := transport(t, tripper(func(r *http.Request) (*http.Response, error) {
-			return reply(200, inParts(r.Context(), 6*time.Second, strings.SplitAfter(chatStream, "\n\n")...), "content-type", "text/event-stream")
-		}), nil)
-		if _, body, err := call(t.Context(), t, tr, chatURL, chatRequest); err != nil || body != chatStream {
-			t.Error(err)
-		}
-		if o := w.ended(t, 1)[0]; o.Kind != sluice.OK {
-			t.Errorf("%+v", o)
-		}
-	})
 }
 
 func TestPackedRefusalIsJudgedByItsStatus(t *testing.T) {
@@ -336,12 +353,6 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-func TestWrongConfigIsNamed(t *testing.T) {
-	if _, err := provider.NewTransport(provider.Config{}); err == nil || !strings.Contains(err.Error(), "Scheduler") {
-		t.Error(err)
-	}
-}
-
 func TestRealSocketsStreamAndFail(t *testing.T) {
 	var tries atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -368,143 +379,6 @@ func TestRealSocketsStreamAndFail(t *testing.T) {
 	for i, o := range w.ended(t, 6) {
 		if want := []sluice.Kind{sluice.Network, sluice.OK}[i%2]; o.Kind != want || o.Unsent {
 			t.Errorf("try %d: %v %v", i, o.Kind, o.Err)
-		}
-	}
-}
-
-func TestConcurrentStreamsStayApart(t *testing.T) {
-	tr, w := transport(t, tripper(func(r *http.Request) (*http.Response, error) {
-		b, _ := io.ReadAll(r.Body)
-		return reply(200, iotest.HalfReader(strings.NewReader(chatStream+": "+string(b)+"\n")), "content-type", "text/event-stream")
-	}), nil)
-	var wg sync.WaitGroup
-	for i := range 50 {
-		wg.Go(func() {
-			body := strings.Replace(chatRequest, "12345678", string(rune('A'+i)), 1)
-			req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, chatURL, strings.NewReader(body))
-			resp, err := tr.RoundTrip(req)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer resp.Body.Close()
-			if i%5 == 0 {
-				return // closed without being read
-			}
-			if b, err := io.ReadAll(resp.Body); err != nil || !bytes.HasSuffix(b, []byte(": "+body+"\n")) {
-				t.Errorf("%v %.50q", err, b)
-			}
-		})
-	}
-	wg.Wait()
-	w.ended(t, 50)
-}
-
-func BenchmarkTransport(b *testing.B) {
-	s, err := sluice.New(sluice.Config{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer s.Close()
-	tr, _ := provider.NewTransport(provider.Config{Scheduler: s, Base: tripper(func(*http.Request) (*http.Response, error) {
-		return reply(200, strings.NewReader(chatAnswer), "content-type", "application/json")
-	})})
-	body := kilobyte()
-	b.ReportAllocs()
-	for b.Loop() {
-		req, _ := http.NewRequest(http.MethodPost, chatURL, bytes.NewReader(body))
-		resp, err := tr.RoundTrip(req)
-		if err != nil {
-			b.Fatal(err)
-		}
-		io.Copy(io.Discard, resp.Body)
-		resp.Body.Close()
-	}
-}
-
-func TestTransportLetsOneOddRequestSlowNoOther(t *testing.T) {
-	const page = "<html><head><title>403 Forbidden</title></head><body>Request blocked</body></html>"
-	quotes := func(text string) string {
-		return `{"error":{"message":"Invalid value: '` + text + `'. Supported values are ...","type":"invalid_request_error","code":"invalid_value"}}`
-	}
-	const key, quota, long = "Incorrect API key provided", "You exceeded your current quota", "rate limit reached, try again in 20h"
-	// play sends 200 requests by 16 goroutines of one client. The odd one has a place from 1 to 200.
-	play := func(t *testing.T, status int, body, prompt string, place int) (others, all time.Duration) {
-		synctest.Test(t, func(t *testing.T) {
-			start := time.Now()
-			var mu sync.Mutex
-			base := tripper(func(r *http.Request) (*http.Response, error) {
-				b, _ := io.ReadAll(r.Body)
-				if strings.Contains(string(b), "odd") {
-					time.Sleep(5 * time.Millisecond)
-					return reply(status, strings.NewReader(body), "content-type", "application/json")
-				}
-				time.Sleep(50 * time.Millisecond)
-				return reply(200, strings.NewReader(chatAnswer), "content-type", "application/json")
-			})
-			tr, _ := transport(t, base, func(_ *provider.Config, s *sluice.Config) { *s = sluice.Config{} })
-			client := tr.Client()
-			places := make(chan int)
-			var wg sync.WaitGroup
-			for range 16 {
-				wg.Go(func() {
-					for n := range places {
-						content, want := "plain", 200
-						if n == place {
-							content, want = "odd "+prompt, status
-						}
-						resp, err := client.Post(chatURL, "application/json", strings.NewReader(strings.Replace(chatRequest, "12345678", content, 1)))
-						if err != nil {
-							t.Errorf("request %d: %v", n, err)
-							continue
-						}
-						io.Copy(io.Discard, resp.Body)
-						resp.Body.Close()
-						if resp.StatusCode != want {
-							t.Errorf("request %d: status %d, want %d", n, resp.StatusCode, want)
-						}
-						if n != place {
-							mu.Lock()
-							others = time.Since(start)
-							mu.Unlock()
-						}
-					}
-				})
-			}
-			for n := range 200 {
-				places <- n + 1
-			}
-			close(places)
-			wg.Wait()
-			all = time.Since(start)
-		})
-		return
-	}
-	usual, _ := play(t, 200, chatAnswer, "", 1)
-	for _, c := range []struct {
-		name, body, prompt string
-		status             int
-	}{
-		{"429", "", "", 429},
-		{"429 in words", `{"type":"error","error":{"type":"rate_limit_error","message":"Extra usage is required for long context requests."}}`, "", 429},
-		{"403 page", page, "", 403},
-		{"403", `{"type":"error","error":{"type":"permission_error","message":"Your API key does not have permission to use the specified resource."}}`, "", 403},
-		{"400 quotes a key", quotes(key), key, 400},
-		{"400 quotes a quota", quotes(quota), quota, 400},
-		{"400 quotes a long wait", quotes(long), long, 400},
-	} {
-		for _, place := range []int{1, 60, 200} {
-			if c.status == 429 && place == 200 { // no other request is sent after it: nothing shows that it is at fault
-				continue
-			}
-			others, all := play(t, c.status, c.body, c.prompt, place)
-			t.Logf("%s, request %d: others %v instead of %v, all %v", c.name, place, others, usual, all)
-			if others > usual+time.Second {
-				t.Errorf("%s, request %d: the others took %v instead of %v", c.name, place, others, usual)
-			}
-			if all > usual+10*time.Second {
-				t.Errorf("%s, request %d: all took %v instead of %v", c.name, place, all, usual)
-			}
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package provider_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/sluice-llm/sluice"
@@ -53,15 +52,5 @@ func TestUsageIsReadFromEveryDialect(t *testing.T) {
 				t.Errorf("%+v %q %v, want %+v %q %v", u, finish, ok, c.usage, c.finish, c.ok)
 			}
 		})
-	}
-}
-
-func BenchmarkParseUsage(b *testing.B) {
-	body := []byte(`{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant","content":"` +
-		strings.Repeat("It was the best of times, it was the worst of times.\\n", 40) + `"},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":12,"completion_tokens":5,"total_tokens":17,"prompt_tokens_details":{"cached_tokens":8}}}`)
-	b.SetBytes(int64(len(body)))
-	b.ReportAllocs()
-	for b.Loop() {
-		provider.ParseUsage(provider.ChatCompletions, body)
 	}
 }

@@ -19,46 +19,6 @@ import (
 	"github.com/sluice-llm/sluice/sim"
 )
 
-func TestContentionSlowsAllCallsTogether(t *testing.T) {
-	const second = time.Second
-	for name, test := range map[string]struct {
-		places     int
-		come, took []time.Duration // every call needs a second
-	}{
-		"one alone":          {1, []time.Duration{0}, []time.Duration{second}},
-		"as many as places":  {3, []time.Duration{0, 0, 0}, []time.Duration{second, second, second}},
-		"twice the places":   {2, []time.Duration{0, 0, 0, 0}, []time.Duration{2 * second, 2 * second, 2 * second, 2 * second}},
-		"one after half":     {1, []time.Duration{0, second / 2}, []time.Duration{3 * second / 2, 3 * second / 2}},
-		"one when one ended": {1, []time.Duration{0, second}, []time.Duration{second, second}},
-		// A half of a second alone, then a third of the time each: the first
-		// ends at 2 s; half a second is left of the others, at half the speed.
-		"two after half": {1, []time.Duration{0, second / 2, second / 2}, []time.Duration{2 * second, 5 * second / 2, 5 * second / 2}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, ctx context.Context) {
-				s := serve(t, sim.Config{Contention: test.places, Latency: second})
-				took := make([]time.Duration, len(test.come))
-				var wg sync.WaitGroup
-				for i, at := range test.come {
-					wg.Go(func() {
-						time.Sleep(at)
-						r := send(ctx, s, chatPath, chatBody("a", 1, 10))
-						equal(t, "status", r.status, 200)
-						took[i] = r.took
-					})
-				}
-				wg.Wait()
-				for i := range took {
-					if d := took[i] - test.took[i]; d.Abs() > time.Microsecond {
-						t.Errorf("call %d took %v, want %v", i, took[i], test.took[i])
-					}
-				}
-				equal(t, "throttled", s.Stats().Throttled, 0)
-			})
-		})
-	}
-}
-
 // shared is when calls end that come at the given instants and need so much
 // service each, by what is left of each in place of what each has had.
 func shared(places int, come, need []time.Duration) []time.Duration {

@@ -234,9 +234,33 @@ func TestValidationNamesWhatIsWrong(t *testing.T) {
 		{"/v1/messages", `{"model":"m","max_tokens":1}`, 400, "messages: at least one message is required"},
 		{"/v1/messages", `{"model":"m","messages":[1]}`, 400, "max_tokens: Field required"},
 		{"/v1/messages", `{"model":"x","max_tokens":1,"messages":[1]}`, 404, "model: x"},
+		{geminiPath, `{"contents":`, 400, "Invalid JSON payload received. Unexpected token."},
+		{geminiPath, `[]`, 400, "Invalid JSON payload received. Unexpected token."},
+		{geminiPath, `{}`, 400, "* GenerateContentRequest.contents: contents is not specified\n"},
+		{geminiPath, `{"contents":null,"messages":[{"content":"hi"}]}`, 400, "* GenerateContentRequest.contents: contents is not specified\n"},
+		{geminiPath, `{"contents":[]}`, 400, "* GenerateContentRequest.contents: contents is not specified\n"},
+		{geminiPath, `{"content":{}}`, 400, "* GenerateContentRequest.contents: contents is not specified\n"},
+		{geminiPath, `{"contents":"hi"}`, 400, "Invalid value at 'contents'"},
+		{geminiPath, `{"contents":["hi"]}`, 400, "Invalid value at 'contents'"},
+		{geminiPath, `{"contents":{},"systemInstruction":[{}]}`, 400, "Invalid value at 'system_instruction'"},
+		{geminiPath, `{"contents":{},"system_instruction":"hi"}`, 400, "Invalid value at 'system_instruction'"},
+		{geminiPath, `{"contents":{},"generationConfig":7}`, 400, "Invalid value at 'generation_config'"},
+		{geminiPath, `{"contents":{},"generationConfig":{"maxOutputTokens":0}}`, 400, "Invalid value at 'generation_config.max_output_tokens'"},
+		{geminiPath, `{"contents":{},"generationConfig":{"maxOutputTokens":1.5}}`, 400, "Invalid value at 'generation_config.max_output_tokens'"},
+		{geminiPath, `{"contents":{},"generationConfig":{"max_output_tokens":2147483648}}`, 400, "Invalid value at 'generation_config.max_output_tokens'"},
+		{geminiPath, `{"contents":{},"generationConfig":{"candidateCount":9}}`, 400, "Invalid value at 'generation_config.candidate_count'"},
+		{geminiModel + ":embedContent", `{"contents":{}}`, 400, "* EmbedContentRequest.content: content is not specified\n"},
+		{geminiModel + ":embedContent", `{"content":[{}]}`, 400, "Invalid value at 'content'"},
+		{geminiModel + ":batchEmbedContents", `{}`, 400, "* BatchEmbedContentsRequest.requests: requests is not specified\n"},
+		{geminiModel + ":countTokens", `{}`, 400, "* CountTokensRequest.contents: contents is not specified\n"},
+		{"/v1/models/gemini-1.0-pro:generateContent", `{"contents":{}}`, 404, "models/gemini-1.0-pro is not found for API version v1, " +
+			"or is not supported for generateContent. Call ListModels to see the list of available models and their supported methods."},
+		{geminiModel + ":dance", `{"contents":{}}`, 404, "Requested entity was not found."},
+		{geminiModel, `{"contents":{}}`, 404, "Requested entity was not found."},
+		{"/v1beta/models/:generateContent", `{"contents":{}}`, 404, "Requested entity was not found."},
 	} {
 		bubble(t, func(t *testing.T, ctx context.Context) {
-			s := serve(t, sim.Config{Models: []string{"m"}, RPM: 1})
+			s := serve(t, sim.Config{Models: []string{"m", "gemini-2.5-flash"}, RPM: 1})
 			header := []string{}
 			if test.path == "/v1/messages" {
 				header = []string{version, "2023-06-01"}

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -164,75 +163,6 @@ func TestGeminiAsksForTheKey(t *testing.T) {
 			}
 			equal(t, "body", r.body, test.want)
 			equal(t, "refused", s.Stats().Refused["auth"], 1)
-		})
-	}
-}
-
-func TestGeminiNamesWhatIsWrong(t *testing.T) {
-	s := serve(t, quick(sim.Config{Models: []string{"gemini-2.5-flash"}}))
-	for _, test := range []struct {
-		path, body string
-		status     int
-		want       string
-	}{
-		{geminiPath, `{"contents":`, 400, "Invalid JSON payload received. Unexpected token."},
-		{geminiPath, `[]`, 400, "Invalid JSON payload received. Unexpected token."},
-		{geminiPath, `{}`, 400, "* GenerateContentRequest.contents: contents is not specified\n"},
-		{geminiPath, `{"contents":null,"messages":[{"content":"hi"}]}`, 400, "* GenerateContentRequest.contents: contents is not specified\n"},
-		{geminiPath, `{"contents":[]}`, 400, "* GenerateContentRequest.contents: contents is not specified\n"},
-		{geminiPath, `{"content":{}}`, 400, "* GenerateContentRequest.contents: contents is not specified\n"},
-		{geminiPath, `{"contents":"hi"}`, 400, "Invalid value at 'contents'"},
-		{geminiPath, `{"contents":["hi"]}`, 400, "Invalid value at 'contents'"},
-		{geminiPath, `{"contents":{},"systemInstruction":[{}]}`, 400, "Invalid value at 'system_instruction'"},
-		{geminiPath, `{"contents":{},"system_instruction":"hi"}`, 400, "Invalid value at 'system_instruction'"},
-		{geminiPath, `{"contents":{},"generationConfig":7}`, 400, "Invalid value at 'generation_config'"},
-		{geminiPath, `{"contents":{},"generationConfig":{"maxOutputTokens":0}}`, 400, "Invalid value at 'generation_config.max_output_tokens'"},
-		{geminiPath, `{"contents":{},"generationConfig":{"maxOutputTokens":1.5}}`, 400, "Invalid value at 'generation_config.max_output_tokens'"},
-		{geminiPath, `{"contents":{},"generationConfig":{"max_output_tokens":2147483648}}`, 400, "Invalid value at 'generation_config.max_output_tokens'"},
-		{geminiPath, `{"contents":{},"generationConfig":{"candidateCount":9}}`, 400, "Invalid value at 'generation_config.candidate_count'"},
-		{geminiModel + ":embedContent", `{"contents":{}}`, 400, "* EmbedContentRequest.content: content is not specified\n"},
-		{geminiModel + ":embedContent", `{"content":[{}]}`, 400, "Invalid value at 'content'"},
-		{geminiModel + ":batchEmbedContents", `{}`, 400, "* BatchEmbedContentsRequest.requests: requests is not specified\n"},
-		{geminiModel + ":countTokens", `{}`, 400, "* CountTokensRequest.contents: contents is not specified\n"},
-		{"/v1/models/gemini-1.0-pro:generateContent", `{"contents":{}}`, 404, "models/gemini-1.0-pro is not found for API version v1, " +
-			"or is not supported for generateContent. Call ListModels to see the list of available models and their supported methods."},
-		{geminiModel + ":dance", `{"contents":{}}`, 404, "Requested entity was not found."},
-		{geminiModel, `{"contents":{}}`, 404, "Requested entity was not found."},
-		{"/v1beta/models/:generateContent", `{"contents":{}}`, 404, "Requested entity was not found."},
-	} {
-		r := send(context.Background(), s, test.path, test.body)
-		equal(t, "status of "+test.body, r.status, test.status)
-		equal(t, "message of "+test.body, r.message(), test.want)
-		contains(t, "body", r.body, map[int]string{400: `"status":"INVALID_ARGUMENT"`, 404: `"status":"NOT_FOUND"`}[test.status])
-	}
-}
-
-func TestOracleReachesTheOptimumOfGemini(t *testing.T) {
-	for name, c := range map[string]sim.Config{
-		"input":    {RPM: 3000, ITPM: 60000, Burst: 3 * time.Second},
-		"declared": {OTPM: 60000, Burst: 2 * time.Second, OutputTokens: 20},
-		"actual":   {OTPM: 60000, Burst: time.Second, OutputTokens: 30, Charge: limits.ChargeActual, Concurrency: 10, Jitter: 0.3}, // jitter: no two end at one instant
-		"faults":   {RPM: 1200, Burst: time.Second, Faults: sim.Faults{ServerError: 0.05, Overloaded: 0.03, Cut: 0.03, BadRequest: 0.05}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, ctx context.Context) {
-				bodies := make([][]byte, 200)
-				for i := range bodies {
-					bodies[i] = []byte(geminiBody(fmt.Sprintf("%d ", i), 40, 40))
-				}
-				s := serve(t, c)
-				work := c.Workload(geminiPath, bodies...)
-				equal(t, "input", work[0].Input, 40)
-				oracle := sim.Oracle{Config: c, Path: geminiPath, Margin: -1}
-				report, err := oracle.Run(ctx, &http.Client{Transport: s.Transport()}, baseURL, bodies)
-				if err != nil {
-					t.Fatal(err)
-				}
-				ratio := report.Elapsed.Seconds() / c.Optimum(work).Seconds()
-				if ratio < 0.95 || ratio > 1.04 || report.Throttled > 3 || report.Answered != len(work) {
-					t.Errorf("the oracle took %.3f of the optimum: %+v", ratio, report)
-				}
-			})
 		})
 	}
 }

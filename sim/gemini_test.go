@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -147,21 +146,6 @@ func TestGeminiStreamIsCut(t *testing.T) {
 			equal(t, "faulted", s.Stats().Faulted, 1)
 		})
 	}
-}
-
-func TestGeminiStreamComesOverASocket(t *testing.T) {
-	web := httptest.NewServer(serve(t, sim.Config{Latency: time.Millisecond, Key: "right"}))
-	defer web.Close()
-	response, err := http.Post(web.URL+geminiStream+"?alt=sse&key=right", "application/json", strings.NewReader(geminiBody("a", 1, 0)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	equal(t, "parts", len(geminiParts(t, string(body))), 64+1)
 }
 
 func TestGeminiEmbeddings(t *testing.T) {

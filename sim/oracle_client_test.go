@@ -21,14 +21,10 @@ import (
 type Oracle struct {
 	// Config is that of the server.
 	Config Config
-	// Path is the endpoint. Empty: /v1/chat/completions.
-	Path string
 	// Margin is how far the server's clock, which starts when the first
 	// request arrives there, is taken to lag behind the client's. A refusal
 	// adds 2 ms. Zero: 5 ms; negative: none.
 	Margin time.Duration
-	// Timeout ends a call that hangs. Zero: none.
-	Timeout time.Duration
 }
 
 // Report is how a run of an Oracle went.
@@ -50,12 +46,9 @@ func (o Oracle) Run(ctx context.Context, client *http.Client, baseURL string, bo
 	if config.Drained {
 		return Report{}, errors.New("sim: Config.Drained: buckets fill from the first request on, which an Oracle would hold back")
 	}
-	if o.Path == "" {
-		o.Path = "/v1/chat/completions"
-	}
 	o.Margin = defaultTo(o.Margin, 5*time.Millisecond)
 	r := &oracleRun{
-		oracle: o, config: config, client: client, url: baseURL + o.Path,
+		oracle: o, config: config, client: client, url: baseURL + "/v1/chat/completions",
 		pacer: newPacer(config), places: len(bodies), results: make(chan oracleResult),
 	}
 	if config.Concurrency > 0 {
@@ -84,60 +77,20 @@ type oracleJob struct {
 	cost spending
 }
 
-// newOracleJob works out the cost from the whole decoded body, as clients do.
+// newOracleJob works out the cost from the decoded body, as clients do.
 func newOracleJob(rule limits.Charge, body []byte) (*oracleJob, error) {
-	var v map[string]any
-	if err := json.Unmarshal(body, &v); err != nil {
+	var chat struct {
+		MaxTokens int `json:"max_tokens"`
+		Messages  []struct{ Content string }
+	}
+	if err := json.Unmarshal(body, &chat); err != nil {
 		return nil, err
 	}
-	settings := v
-	for _, name := range []string{"generationConfig", "generation_config"} { // Gemini's
-		if inner, ok := v[name].(map[string]any); ok {
-			settings = inner
-		}
-	}
-	declared := numberOf(settings, 0, "max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
-	n := numberOf(settings, 1, "n", "candidateCount", "candidate_count")
 	chars := 0
-	for _, name := range []string{"messages", "input", "system", "instructions",
-		"contents", "content", "requests", "systemInstruction", "system_instruction"} {
-		chars += textLength(v[name], true)
+	for _, message := range chat.Messages {
+		chars += utf8.RuneCountInString(message.Content)
 	}
-	return &oracleJob{body: body, cost: spendingOf(rule, max(1, (chars+3)/4), declared*n)}, nil
-}
-
-// numberOf is the number under the last of the names that has one.
-func numberOf(v map[string]any, missing int, names ...string) int {
-	n := missing
-	for _, name := range names {
-		if x, ok := v[name].(float64); ok {
-			n = int(x)
-		}
-	}
-	return n
-}
-
-// textLength counts the characters of a prompt.
-func textLength(v any, text bool) (n int) {
-	switch v := v.(type) {
-	case string:
-		if text {
-			n = utf8.RuneCountInString(v)
-		}
-	case float64:
-		if text {
-			n = 4
-		}
-	case []any:
-		for _, element := range v {
-			n += textLength(element, text)
-		}
-	case map[string]any:
-		for name, member := range v {
-			n += textLength(member, holdsText(name))
-		}
-	}
-	return n
+	return &oracleJob{body: body, cost: spendingOf(rule, max(1, (chars+3)/4), chat.MaxTokens)}, nil
 }
 
 // oracleResult is how one call ended.
@@ -244,20 +197,11 @@ func (r *oracleRun) settle(result oracleResult) {
 // call makes one attempt.
 func (r *oracleRun) call(ctx context.Context, job *oracleJob) oracleResult {
 	result := oracleResult{job: job}
-	if r.oracle.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, r.oracle.Timeout)
-		defer cancel()
-	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(job.body))
 	if err != nil {
 		return result
 	}
 	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Anthropic-Version", "2023-06-01")
-	if r.config.Key != "" {
-		request.Header.Set("Authorization", "Bearer "+r.config.Key)
-	}
 	response, err := r.client.Do(request)
 	if err != nil {
 		return result
@@ -270,14 +214,10 @@ func (r *oracleRun) call(ctx context.Context, job *oracleJob) oracleResult {
 	var answer struct {
 		Usage struct {
 			Completion int `json:"completion_tokens"`
-			Output     int `json:"output_tokens"`
-		}
-		UsageMetadata struct {
-			Candidates int `json:"candidatesTokenCount"`
 		}
 	}
-	json.Unmarshal(body, &answer) // a stream has none, and is charged as none
+	json.Unmarshal(body, &answer) // an error has none
 	result.status = response.StatusCode
-	result.output = answer.Usage.Completion + answer.Usage.Output + answer.UsageMetadata.Candidates
+	result.output = answer.Usage.Completion
 	return result
 }

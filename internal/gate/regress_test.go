@@ -106,18 +106,6 @@ func TestReservesGrowOnceForRefusalsThatCrossed(t *testing.T) {
 	}
 }
 
-func TestOutputIsReservedAsSoonAsThereAreSamples(t *testing.T) {
-	r := newRig(t, gate.Config{Charge: limits.ChargeActual}).show(limits.OutputTokens, 6_000_000, 6_000_000)
-	for i := range 40 {
-		before := r.budget(limits.OutputTokens).Spent
-		h := r.acquire(limits.Call{Cost: limits.Cost{Input: 10, MaxOutput: 4000}})
-		if got := r.budget(limits.OutputTokens).Spent - before; got < 500 {
-			t.Errorf("after %d answers of 500 tokens a call reserves %.0f of output", i, got)
-		}
-		r.release(h, limits.Outcome{HasUsage: true, Usage: limits.Usage{Input: 10, Output: 500}})
-	}
-}
-
 func TestABelievedLimitDoesNotRefuseACallForGood(t *testing.T) {
 	g := gate.New(gate.Config{Start: limits.Limits{TPM: 1000}, Attempts: 6})
 	if !g.Acquire(epoch0, &gate.Ticket{Call: limits.Call{Cost: limits.Cost{MaxOutput: 2000}}}) {
@@ -134,35 +122,6 @@ func TestAHeaderAtZeroExplainsARefusal(t *testing.T) {
 	r.wantSlots(slots)
 }
 
-func TestAnUnsentCallCountsNothingForItsTenant(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 1}})
-	for range 10 { // granted, never sent
-		h := r.acquire(limits.Call{Tenant: "a", Cost: limits.Cost{Input: 1000}})
-		r.cancel(h)
-	}
-	held := r.acquire(limits.Call{Tenant: "b", Cost: limits.Cost{Input: 1000}})
-	b := r.queue(limits.Call{Tenant: "b", Cost: limits.Cost{Input: 1000}})
-	a := r.queue(limits.Call{Tenant: "a", Cost: limits.Cost{Input: 1000}})
-	r.release(held, limits.Outcome{})
-	if !a.Granted() || b.Granted() {
-		t.Fatal("a tenant whose calls were cancelled pays for them with its turn")
-	}
-}
-
-func TestAThrottledCallCountsNothingForItsTenant(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{Concurrency: 1}})
-	call := func(tenant string, input int) *gate.Ticket {
-		return r.queue(limits.Call{Tenant: tenant, Cost: limits.Cost{Input: input}})
-	}
-	a, b := call("a", 1500), call("b", 1000)
-	b2 := call("b", 1000)
-	a2 := r.again(a, r.release(a, limits.Outcome{Kind: limits.Overloaded}))
-	r.release(b, limits.Outcome{})
-	if !a2.Granted() || b2.Granted() {
-		t.Fatal("a tenant pays with its turn for a call that the provider refused")
-	}
-}
-
 func TestABreakersProbeIsAlone(t *testing.T) {
 	r := newRig(t, gate.Config{})
 	for range 5 {
@@ -175,19 +134,6 @@ func TestABreakersProbeIsAlone(t *testing.T) {
 	r.sleep(75 * time.Second) // the probe hangs, as those before it did
 	if n := len(r.take()); n != 1 {
 		t.Fatalf("%d calls were let out to a host that answers nothing", n)
-	}
-}
-
-func TestAnAnswerOfAnyKindClosesTheRowOfFailures(t *testing.T) {
-	r := newRig(t, gate.Config{})
-	for range 3 {
-		for range 4 {
-			r.release(r.acquire(limits.Call{}), limits.Outcome{Kind: limits.Network})
-		}
-		r.release(r.acquire(limits.Call{}), limits.Outcome{Kind: limits.BadRequest})
-	}
-	if n := r.count(limits.EventBreaker); n != 0 {
-		t.Fatal("the breaker opened though no five failures came in a row: a host that says 400 is there")
 	}
 }
 

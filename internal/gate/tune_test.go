@@ -48,21 +48,6 @@ func TestToldLimitsChangeWhileCallsGoOn(t *testing.T) {
 	}
 }
 
-func TestACeilingThatIsNoLongerToldIsABelief(t *testing.T) {
-	r := newRig(t, gate.Config{Limits: limits.Limits{RPM: 60}})
-	r.release(r.acquire(limits.Call{}), limits.Outcome{})
-	r.g.SetLimits(r.now, limits.Limits{}, limits.Limits{})
-	r.drain()
-	if b := r.budget(limits.Requests); b.Limit != 60 || b.Source != limits.SourceStart {
-		t.Errorf("%+v, want 60 as a belief", b)
-	}
-	r.sleep(10 * time.Second)
-	r.release(r.acquire(limits.Call{}), limits.Outcome{Readings: []limits.Reading{{Dimension: limits.Requests, Limit: 900, Remaining: 899, Reset: 67 * time.Millisecond}}})
-	if b := r.budget(limits.Requests); b.Limit != 900 || b.Source != limits.SourceHeader {
-		t.Errorf("%+v, want the 900 of the header", b)
-	}
-}
-
 // what is told of limits: an event for each.
 func (r *rig) toldLimits() (all []string) {
 	for _, e := range r.events {
