@@ -61,6 +61,9 @@ func (o *runOptions) check() error {
 		return usageError(errors.New("--distribute needs --redis, where workers take requests"), "name it: --redis redis://HOST")
 	}
 	o.account.elsewhere = o.workers
+	if o.account.provider == "sim" {
+		o.account.model = cmp.Or(o.account.model, "sim-small")
+	}
 	return cmp.Or(o.redo.check(), o.watch.check(), o.checkBatch(), o.checkFiles())
 }
 
