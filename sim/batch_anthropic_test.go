@@ -30,39 +30,6 @@ func messageRequests(n int) string {
 	return `{"requests":[` + strings.Join(requests, ",") + `]}`
 }
 
-func TestAnthropicBatchGoesThroughItsStates(t *testing.T) {
-	bubble(t, func(t *testing.T, _ context.Context) {
-		c := batchesOf(t, sim.Config{Batches: sim.Batches{Latency: 100 * time.Second}})
-		b := c.ok("POST", messageBatches, messageRequests(6), version()...)
-		id := b.text("id")
-		equal(t, "type", b.text("type"), "message_batch")
-		equal(t, "status", b.text("processing_status"), "in_progress")
-		equal(t, "results", b.at("results_url"), nil)
-		time.Sleep(99 * time.Second)
-		b = c.ok("GET", messageBatches+"/"+id, "", version()...)
-		equal(t, "processing until the end", b.number("request_counts", "processing"), 6)
-		c.status(http.StatusNotFound, "GET", messageBatches+"/"+id+"/results", "", version()...)
-		c.status(http.StatusBadRequest, "DELETE", messageBatches+"/"+id, "", version()...)
-		time.Sleep(time.Second)
-		b = c.ok("GET", messageBatches+"/"+id, "", version()...)
-		equal(t, "status", b.text("processing_status"), "ended")
-		equal(t, "succeeded", b.number("request_counts", "succeeded"), 6)
-		results, ours := strings.CutPrefix(b.text("results_url"), baseURL)
-		equal(t, "results are at the host that was asked", ours, true)
-		seen := map[string]bool{}
-		for _, l := range c.lines(results, version()...) {
-			var i int
-			fmt.Sscanf(l.text("custom_id"), "r-%d", &i)
-			seen[l.text("custom_id")] = true
-			equal(t, "type", l.text("result", "type"), "succeeded")
-			equal(t, "request", l.text("result", "message", "id"), "msg_"+sim.RequestHash([]byte(messageParams(i))))
-		}
-		equal(t, "lines", len(seen), 6)
-		equal(t, "deleted", c.ok("DELETE", messageBatches+"/"+id, "", version()...).text("type"), "message_batch_deleted")
-		c.status(http.StatusNotFound, "GET", messageBatches+"/"+id, "", version()...)
-	})
-}
-
 func TestAnthropicBatchThatIsNotDone(t *testing.T) {
 	for kind, c := range map[string]sim.Batches{"canceled": {}, "expired": {ExpireEvery: 1}, "errored": {FailEvery: 1}} {
 		bubble(t, func(t *testing.T, _ context.Context) {

@@ -2,9 +2,7 @@ package sim_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -197,64 +195,6 @@ func TestLineIsAnsweredAsItWouldBeLive(t *testing.T) {
 			contains(t, "results", results.body, fmt.Sprintf(`{"custom_id":"%d","result":{"type":%s%s}}`, i, kind, live.body)+"\n")
 		}
 	})
-}
-
-func TestDownloadsAreCut(t *testing.T) {
-	c := batchesOf(t, sim.Config{Batches: sim.Batches{Latency: -1, CutResults: 2}})
-	web := httptest.NewServer(c.server)
-	defer web.Close()
-	file := c.upload(openaiLines(50)).text("id")
-	b := c.createOpenAI(file)
-	path := "/v1/files/" + c.ok("GET", "/v1/batches/"+b.text("id"), "").text("output_file_id") + "/content"
-	over := func() (string, int64, error) {
-		response, err := http.Get(web.URL + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		return string(body), response.ContentLength, err
-	}
-	inProcess := func() (string, int64, error) {
-		r, _ := http.NewRequestWithContext(t.Context(), "GET", baseURL+path, nil)
-		response, err := c.server.Transport().RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(response.Body)
-		return string(body), response.ContentLength, err
-	}
-	for _, download := range []func() (string, int64, error){over, inProcess} {
-		torn, length, err := download()
-		if !errors.Is(err, io.ErrUnexpectedEOF) || int64(len(torn)) >= length {
-			t.Errorf("the first download: %d of %d bytes, %v", len(torn), length, err)
-		}
-		short, length, err := download()
-		if err != nil || length != -1 {
-			t.Errorf("the second download: length %d, %v", length, err)
-		}
-		whole, _, err := download()
-		if err != nil || len(parseLines(t, whole)) != 50 {
-			t.Errorf("the third download: %d bytes, %v", len(whole), err)
-		}
-		for _, part := range []string{torn, short} {
-			equal(t, "part of the whole", strings.HasPrefix(whole, part), true)
-			equal(t, "ends with a line", strings.HasSuffix(part, "\n") || strings.HasPrefix(whole[len(part):], "\n"), false)
-		}
-		b = c.createOpenAI(file)
-		path = "/v1/files/" + c.ok("GET", "/v1/batches/"+b.text("id"), "").text("output_file_id") + "/content"
-	}
-	equal(t, "cut", c.server.Stats().Batches.Cut, 4)
-}
-
-func TestResultsAreLost(t *testing.T) {
-	c := batchesOf(t, sim.Config{Batches: sim.Batches{Latency: -1, LoseResults: true}})
-	b := c.createOpenAI(c.upload(openaiLines(1)).text("id"))
-	c.status(http.StatusNotFound, "GET", "/v1/files/"+c.ok("GET", "/v1/batches/"+b.text("id"), "").text("output_file_id")+"/content", "")
-	m := c.ok("POST", messageBatches, messageRequests(1), version()...)
-	c.status(http.StatusNotFound, "GET", messageBatches+"/"+m.text("id")+"/results", "", version()...)
-	g := c.ok("GET", "/v1beta/"+c.createGemini(c.uploadGemini(geminiLines(1))).text("name"), "")
-	c.status(http.StatusNotFound, "GET", "/download/v1beta/"+g.text("response", "responsesFile")+":download?alt=media", "")
 }
 
 func TestAnswerToACreationIsLost(t *testing.T) {

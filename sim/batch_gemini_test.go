@@ -95,24 +95,3 @@ func TestGeminiBatchOfInlineRequests(t *testing.T) {
 		equal(t, "code", b.number("response", "inlinedResponses", "inlinedResponses", 1, "error", "code"), 3)
 	})
 }
-
-func TestGeminiBatchThatIsNotDoneHasNoResults(t *testing.T) {
-	for state, c := range map[string]sim.Batches{
-		"BATCH_STATE_EXPIRED": {ExpireEvery: 1}, "BATCH_STATE_FAILED": {FailEvery: 1}, "BATCH_STATE_CANCELLED": {},
-	} {
-		bubble(t, func(t *testing.T, _ context.Context) {
-			c := batchesOf(t, sim.Config{Batches: c})
-			b := c.createGemini(c.uploadGemini(geminiLines(4)))
-			time.Sleep(450 * time.Millisecond)
-			if state == "BATCH_STATE_CANCELLED" {
-				c.ok("POST", "/v1beta/"+b.text("name")+":cancel", "")
-			}
-			time.Sleep(time.Second)
-			b = c.ok("GET", "/v1beta/"+b.text("name"), "")
-			equal(t, "state", b.text("metadata", "state"), state)
-			equal(t, "response", b.at("response"), nil)
-			equal(t, "told why", b.text("error", "message") != "", true)
-			equal(t, "answered", c.server.Stats().Batches.Answered, 0)
-		})
-	}
-}

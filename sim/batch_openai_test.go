@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-llm/sluice/internal/simbatch"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -50,27 +49,6 @@ func TestOpenAIBatchGoesThroughItsStates(t *testing.T) {
 			equal(t, "request", l.text("response", "body", "id"), "chatcmpl-"+sim.RequestHash([]byte(openaiBody(i))))
 		}
 		equal(t, "results are in the order of the requests", inOrder, false)
-	})
-}
-
-func TestOpenAIBatchThatExpiresKeepsWhatIsDone(t *testing.T) {
-	bubble(t, func(t *testing.T, _ context.Context) {
-		c := batchesOf(t, sim.Config{Batches: sim.Batches{ExpireEvery: 1}})
-		b := c.runOpenAI(openaiLines(10))
-		equal(t, "status", b.text("status"), "expired")
-		equal(t, "done", len(c.lines("/v1/files/"+b.text("output_file_id")+"/content")), 5)
-		undone := c.lines("/v1/files/" + b.text("error_file_id") + "/content")
-		equal(t, "undone", len(undone), 5)
-		equal(t, "response", undone[0].at("response"), nil)
-		equal(t, "code", undone[0].text("error", "code"), "batch_expired")
-		stats := c.server.Stats().Batches
-		equal(t, "answered", stats.Answered, 5)
-		equal(t, "ran", len(stats.Ran), 5)
-		named := 0
-		for i := range 10 {
-			named += stats.Ran[simbatch.LineHash("r-"+string(rune('0'+i)), []byte(openaiBody(i)))]
-		}
-		equal(t, "ran, by custom_id and request", named, 5)
 	})
 }
 

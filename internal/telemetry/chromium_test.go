@@ -111,7 +111,7 @@ func TestTheReportOfAStormCanBeReadInABrowser(t *testing.T) {
 			t.Errorf("%s: overflows: %s", as.name, strings.Join(bad, "; "))
 		}
 		for _, want := range []string{
-			"of 405 items done", "of the time", "items failed", "429 responses", "bad_request", "goes on with what is left:",
+			"of 405 items done", "of the time", "items failed", "429 responses", "bad_request", "resumes the run:",
 			"sluice run questions.jsonl -o answers.jsonl", "pause", "m-0", "m-1", "Requests per minute",
 		} {
 			if !strings.Contains(text, want) {

@@ -68,6 +68,7 @@ type Run struct {
 	Slots     Slots              `json:"slots"`
 	Shared    bool               `json:"shared,omitempty"` // another process used a lane, too
 	Lanes     []Lane             `json:"lanes"`            // the busiest first
+	open      int                // permits of the last process that were not given back
 }
 
 // Throttles counts refusals that asked to slow down. An episode is one pause, or refusals within a second.
@@ -229,6 +230,7 @@ func (r *Run) add(l *laneSeen, wall time.Duration) {
 	r.Slots.Released += l.released
 	r.Slots.Leaked += l.leaked
 	r.Slots.Cut += l.cut + l.open
+	r.open += l.open
 	r.Slots.Waited += l.waited
 	r.Slots.Cancelled += l.cancelled
 	r.Slots.Errors += l.errors

@@ -356,6 +356,10 @@ func TestSlotsOfProcessesThatEndAndThatAreKilled(t *testing.T) {
 			if r.Run.Slots != c.want || !r.Cut {
 				t.Errorf("%+v, want %+v; cut: %v", r.Run.Slots, c.want, r.Cut)
 			}
+			killed := c.want.Cut > 0 && !c.processes[len(c.processes)-1]
+			if r.Judge(telemetry.Advice{}); strings.Contains(r.Next, "was killed") != killed {
+				t.Errorf("the last process was killed: %v, and: %s", killed, r.Next)
+			}
 			if r.Run.Processes != len(c.processes) || r.Run.WallMS != int64(1000*len(c.processes)) {
 				t.Errorf("%d processes ran for %d ms, want %d of a second", r.Run.Processes, r.Run.WallMS, len(c.processes))
 			}
@@ -416,7 +420,7 @@ func TestFailuresHaveThreeIdsAndAMessage(t *testing.T) {
 		t.Errorf("longest waits: %v", r.Longest)
 	}
 	r.Judge(telemetry.Advice{Retry: "sluice run a -o b --redo failed"})
-	if !strings.Contains(r.Verdict, "50 of 150 items done, 100 failed") || !strings.Contains(r.Next, "may mend 50 failed items") || r.Command == "" {
+	if !strings.Contains(r.Verdict, "50 of 150 items done, 100 failed") || !strings.Contains(r.Next, "may succeed for 50 failed items") || r.Command == "" {
 		t.Errorf("%s %s %s", r.Verdict, r.Next, r.Command)
 	}
 }

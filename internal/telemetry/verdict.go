@@ -29,17 +29,17 @@ func (r *Report) Judge(advice Advice) {
 	}
 	switch {
 	case advice.Left > 0:
-		r.Next = "The same command goes on with what is left:"
+		r.Next = "The same command resumes the run:"
 		r.Command = advice.Again
 	case r.Run != nil && r.Run.Slots.Leaked > 0:
 		r.Next = "Slots were not given back: a program that uses the library must release every permit."
 	case r.mendable() > 0:
-		r.Next = fmt.Sprintf("Another try may mend %s:", prose.Count(r.mendable(), "failed item"))
+		r.Next = fmt.Sprintf("Another attempt may succeed for %s:", prose.Count(r.mendable(), "failed item"))
 		r.Command = advice.Retry
 	case r.Items.Failed > 0:
-		r.Next = "Another try would fail in the same way: mend the requests that are named below."
-	case r.Run != nil && r.Run.Slots.Cut > 0:
-		r.Next = "The last run did not end by itself, or is still on. The same command does what is left."
+		r.Next = "Another attempt would fail in the same way: fix the requests that are named below."
+	case r.Run != nil && r.Run.open > 0:
+		r.Next = "The last run was killed, or still runs. The same command resumes it."
 		r.Command = advice.Again
 	}
 	if help := r.help(); help != "" {
