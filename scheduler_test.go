@@ -440,3 +440,33 @@ func TestAThrottledCallGoesBeforeThoseThatAskedLater(t *testing.T) {
 		}
 	})
 }
+
+// The cooldown belongs to the lane: the call that met the rate limit may give up in it, by its own deadline.
+func TestACallThatGivesUpLeavesTheCooldownToTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, sluice.Config{Limits: sluice.Limits{Concurrency: 3}})
+		begin := time.Now()
+		hint := sluice.Outcome{Kind: sluice.RateLimit, Wait: time.Second}
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		_, err := s.Do(ctx, sluice.Call{}, func(context.Context, *sluice.Permit) sluice.Outcome { return hint })
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 300*time.Millisecond {
+			t.Errorf("the reporter ended after %v with %v", time.Since(begin), err)
+		}
+		var calls sync.WaitGroup
+		for range 3 {
+			calls.Go(func() {
+				_, err := s.Do(t.Context(), sluice.Call{}, func(context.Context, *sluice.Permit) sluice.Outcome {
+					if since := time.Since(begin); since < time.Second {
+						t.Errorf("a call was sent %v after a rejection with a hint of 1 s", since)
+					}
+					return ok
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		calls.Wait()
+	})
+}
