@@ -85,17 +85,14 @@ func (d *drawing) limit() (perMinute float64, words string) {
 	perMinute = float64(q.Limit) / minutes(q.Dimension) / (q.Spent / float64(d.Answered))
 	words = fmt.Sprintf("tightest limit: %v %s", q.Dimension, prose.Group(q.Limit))
 	if q.Dimension != limits.Requests {
-		words += fmt.Sprintf(", which allows %.4g answers a minute", perMinute)
+		words += fmt.Sprintf(" (%.4g requests/min)", perMinute)
 	}
 	return perMinute, words
 }
 
 // summary is the forecast in the legend.
 func (d *drawing) summary(name string) string {
-	text := fmt.Sprintf("%s: %s calls in %s, %s throttled", name, prose.Group(d.Answered), roundTime(d.Time.Duration), prose.Group(d.Throttled))
-	if len(d.Quotas) > 0 {
-		text += fmt.Sprintf(", tightest limit %v %s", d.Quotas[0].Dimension, prose.Group(d.Quotas[0].Limit))
-	}
+	text := fmt.Sprintf("%s: %s requests in %s, %s rate-limited", name, prose.Group(d.Answered), roundTime(d.Time.Duration), prose.Group(d.Throttled))
 	if d.Failed > 0 {
 		text += fmt.Sprintf(", %s failed", prose.Group(d.Failed))
 	}

@@ -61,7 +61,7 @@ func TestDrawShowsRatesLimitsAndThrottles(t *testing.T) {
 	}
 	words, strokes := texts(t, svg.Bytes())
 	all := strings.Join(words, "\n")
-	for _, want := range []string{`a <storm> & "sense": 3,000 calls in`, "tightest limit: rpm 600", "Requests answered per minute", "Use of the tightest limit, rpm (%)",
+	for _, want := range []string{`a <storm> & "sense": 3,000 requests in`, "tightest limit: rpm 600", "Requests answered per minute", "Use of the tightest limit, rpm (%)",
 		"Requests in flight, maximum", "429 responses so far", " min", "600", "100"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the chart does not say %q, but:\n%s", want, all)
@@ -85,7 +85,7 @@ func TestDrawLeavesOutThrottlesWhereThereAreNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	words, _ := texts(t, svg.Bytes())
-	if all := strings.Join(words, "\n"); strings.Contains(all, "429 responses so far") || !strings.Contains(all, "paced: 3,000 calls in 5m45s, 0 throttled") {
+	if all := strings.Join(words, "\n"); strings.Contains(all, "429 responses so far") || !strings.Contains(all, "paced: 3,000 requests in 5m45s, 0 rate-limited") {
 		t.Errorf("the chart says:\n%s", all)
 	}
 }
@@ -98,7 +98,7 @@ func TestDrawNamesTheRateThatALimitOfTokensAllows(t *testing.T) {
 		t.Fatal(err)
 	}
 	words, _ := texts(t, svg.Bytes())
-	if all := strings.Join(words, "\n"); !strings.Contains(all, "tightest limit: otpm 8,000, which allows 16 answers a minute") || !strings.Contains(all, " min") {
+	if all := strings.Join(words, "\n"); !strings.Contains(all, "tightest limit: otpm 8,000 (16 requests/min)") || !strings.Contains(all, " min") {
 		t.Errorf("the chart says:\n%s", all)
 	}
 }

@@ -20,11 +20,14 @@ const (
 	titleRow   = 19
 	legendRow  = 16
 	tickRow    = 20
+	margin     = 12  // around the panels of a file
 	rightEdge  = 24  // room for half of the last label of the horizontal axis
 	sample     = 18  // width of a mark in the legend
 	letter     = 5.8 // mean width of a letter of the legend
 	digit      = 6.2 // width of a digit at a tick
 	lineWidth  = 1.8
+
+	maxName = 70 // letters of a name in the legend, which fill a row
 )
 
 // Panel is a pair of axes and the marks on them. Later marks cover earlier ones.
@@ -85,16 +88,16 @@ func Style() string {
 }
 
 // SVG returns a chart as an element of a page that includes Style. The same panels make the same bytes.
-func SVG(panels ...*Panel) string { return draw("", panels) }
+func SVG(panels ...*Panel) string { return draw("", 0, panels) }
 
 // Write writes a chart as a file of its own. The same panels make the same bytes. It fails if w does.
 func Write(w io.Writer, panels ...*Panel) error {
-	_, err := io.WriteString(w, draw("<style>"+Style()+"</style>\n", panels))
+	_, err := io.WriteString(w, draw("<style>"+Style()+"</style>\n", margin, panels))
 	return err
 }
 
-// draw returns panels one below the other, with aligned axes.
-func draw(style string, panels []*Panel) string {
+// draw returns panels one below the other, with aligned axes, and paper around them.
+func draw(style string, around float64, panels []*Panel) string {
 	var c canvas
 	left := 26.0 // room for half of the first label of the horizontal axis
 	titles := make([]string, len(panels))
@@ -113,8 +116,9 @@ func draw(style string, panels []*Panel) string {
 	for _, p := range panels {
 		y = c.panel(p, left, y)
 	}
-	return fmt.Sprintf(`<svg class="chart" role="img" aria-label="%s" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %g" font-family="Liberation Sans,Arial,Helvetica,sans-serif">`+"\n",
-		html.EscapeString(strings.Join(titles, ", ")), width, round(y)) + style + rectangle(0, 0, width, y, paper) + c.String() + "</svg>\n"
+	return fmt.Sprintf(`<svg class="chart" role="img" aria-label="%s" xmlns="http://www.w3.org/2000/svg" viewBox="%g %[2]g %g %g" font-family="Liberation Sans,Arial,Helvetica,sans-serif">`+"\n",
+		html.EscapeString(strings.Join(titles, ", ")), -around, width+2*around, round(y+2*around)) +
+		style + rectangle(-around, -around, width+2*around, y+2*around, paper) + c.String() + "</svg>\n"
 }
 
 // Highest returns the largest finite Y of the marks, at least 0.
@@ -186,7 +190,8 @@ func (c *canvas) legend(marks []Mark, y float64) float64 {
 		if m.Name == "" {
 			continue
 		}
-		long := sample + 5 + letter*float64(len([]rune(m.Name))) + 14
+		name := prose.Clip(m.Name, maxName)
+		long := sample + 5 + letter*float64(len([]rune(name))) + 14
 		if low == y || x+long > width {
 			x, low = 0, low+legendRow
 		}
@@ -195,7 +200,7 @@ func (c *canvas) legend(marks []Mark, y float64) float64 {
 		} else {
 			c.path(fmt.Sprintf("M%g,%gH%g", round(x), low-5, round(x+sample)), m.Colour, lineWidth, m.Dashes)
 		}
-		c.text(x+sample+5, low-1.5, `font-size="11"`, m.Name)
+		c.text(x+sample+5, low-1.5, `font-size="11"`, name)
 		x += long
 	}
 	return low
@@ -261,10 +266,7 @@ func (a *Axis) tick(count int) {
 	if a.Ticks != nil || a.Max <= 0 {
 		return
 	}
-	step := math.Pow(10, math.Floor(math.Log10(max(a.Max, 1e-9))))
-	for step*float64(count) > 4*a.Max {
-		step /= 10
-	}
+	step := math.Pow(10, math.Floor(math.Log10(max(a.Max, 1e-9)))-1)
 	for i := 0; a.Max/step > float64(count); i++ { // 1, 2, 5, 10, ...
 		step *= [3]float64{2, 2.5, 2}[i%3]
 	}
