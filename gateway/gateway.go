@@ -33,8 +33,9 @@ type Config struct {
 	// Models are names under which models may be asked for, and what they stand for.
 	Models map[string]string
 
-	// Routes say how requests are served, each by the first that its path fits.
-	Routes []Route
+	// Early is the time after which a stream without an answer starts with its head and comments, so that its client keeps waiting.
+	// Later errors come as events. Default: never
+	Early time.Duration
 
 	// Passthrough are requests of no known API that are served all the same.
 	Passthrough []Passthrough
