@@ -68,7 +68,7 @@ func (g *Gateway) call(w *visit, r *http.Request, on *state) *call {
 	return &call{
 		state: on, visit: w,
 		g: g, w: w, r: r, dialect: provider.DialectOf(r),
-		to: outlet{control: http.NewResponseController(w), conn: connOf(r), most: on.cfg.Deadlines.Write, renewed: time.Now()},
+		to: outlet{control: http.NewResponseController(w), conn: connOf(r), renewed: time.Now()},
 	}
 }
 

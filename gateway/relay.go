@@ -192,15 +192,14 @@ func lateness(late *provider.LateError) refusal {
 type outlet struct {
 	control *http.ResponseController
 	conn    *conn // nil: not known
-	most    time.Duration
 	renewed time.Time
 }
 
 // renew gives the client time to take what is written next. A deadline that was set just now will do.
 func (o *outlet) renew() {
-	if now := time.Now(); now.Sub(o.renewed) > o.most/8 {
+	if now := time.Now(); now.Sub(o.renewed) > writePatience/8 {
 		o.renewed = now
-		_ = o.control.SetWriteDeadline(now.Add(o.most)) // what has no connection needs none
+		_ = o.control.SetWriteDeadline(now.Add(writePatience)) // what has no connection needs none
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -191,26 +192,24 @@ func TestNoCredentialOfAClientGoesUpstream(t *testing.T) {
 }
 
 func TestAClientThatNeverReadsIsGivenUp(t *testing.T) {
-	gone := make(chan error, 1)
-	x, front := served(t, func(w http.ResponseWriter, r *http.Request) {
-		part := "data: " + strings.Repeat("x", 32<<10) + "\n\n"
-		w.Header().Set("Content-Type", "text/event-stream")
-		for {
-			if _, err := io.WriteString(w, part); err != nil {
-				gone <- err
-				return
-			}
+	var cut time.Duration
+	endless := base(func(w *piped, r *http.Request) {
+		begun := time.Now()
+		for w.ctx.Err() == nil {
+			w.after(time.Second, "data: {}\n\n")
 		}
-	}, func(s *setting) { s.Deadlines.Write = 200 * time.Millisecond })
-	conn := dial(t, front)
-	body := `{"model":"m","stream":true}`
-	send(t, conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 27\r\n\r\n"+body)
-	select {
-	case <-gone:
-	case <-time.After(time.Minute):
-		t.Fatal("the upstream is still read from")
-	}
-	x.Wait()
+		cut = time.Since(begun)
+	})
+	within(t, endless, nil, func(t *testing.T, x *relayed) {
+		conn := wire(t, x)()
+		send(t, conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 27\r\n\r\n"+`{"model":"m","stream":true}`)
+		time.Sleep(time.Second)
+		x.Wait()
+		synctest.Wait()
+		if cut < time.Minute || cut > 63*time.Second {
+			t.Errorf("the upstream is read from for %v", cut)
+		}
+	})
 }
 
 func TestConnectionsToTheUpstreamAreUsedAgain(t *testing.T) {
@@ -265,7 +264,7 @@ func TestAStreamThatLivesHasNoTotalAndMayLastLongerThanAWrite(t *testing.T) {
 		}
 		w.pw.Close()
 	})
-	within(t, slow, func(s *setting) { s.Deadlines.Write = time.Minute }, func(t *testing.T, x *relayed) {
+	within(t, slow, nil, func(t *testing.T, x *relayed) {
 		conn := wire(t, x)()
 		send(t, conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 27\r\n\r\n"+`{"model":"m","stream":true}`)
 		if got := answer(t, conn); got.body != strings.Repeat("data: {}\n\n", 80) || got.cut != nil {
