@@ -42,8 +42,8 @@ type part struct {
 
 // readBody reads a request's body to its end. It fails as keepBody does.
 func readBody(w http.ResponseWriter, r *http.Request, cfg *Config, room reservation) (*body, error) {
-	now, patience := time.Now(), cfg.Deadlines.Body
-	from := &paced{r: r.Body, control: http.NewResponseController(w), begun: now, patience: patience, until: now.Add(patience)}
+	now := time.Now()
+	from := &paced{r: r.Body, control: http.NewResponseController(w), begun: now, until: now.Add(bodyPatience)}
 	b, err := keepBody(from, r.ContentLength, cfg.maxBody(), room)
 	if err == nil && r.ContentLength != 0 {
 		from.end()
@@ -111,21 +111,20 @@ func (s *state) takeRest(v *visit) {
 	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, s.cfg.maxBody()))
 }
 
-// leastPace is how many bytes of a body must come each second, once its patience is over.
+// leastPace is how many bytes of a body must come each second, after bodyPatience.
 const leastPace = 8 << 10
 
 // paced reads a body that must not stop, nor come so slowly that it might as well.
 type paced struct {
-	r        io.Reader
-	control  *http.ResponseController
-	begun    time.Time
-	patience time.Duration
-	read     int64
-	until    time.Time // that is set
+	r       io.Reader
+	control *http.ResponseController
+	begun   time.Time
+	read    int64
+	until   time.Time // that is set
 }
 
 func (p *paced) Read(b []byte) (int, error) {
-	until := p.begun.Add(p.patience + time.Duration(p.read/leastPace)*time.Second)
+	until := p.begun.Add(bodyPatience + time.Duration(p.read/leastPace)*time.Second)
 	if until.After(p.until) {
 		p.until = until
 		_ = p.control.SetReadDeadline(until) // what has no connection needs none

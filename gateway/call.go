@@ -10,8 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -25,31 +23,27 @@ import (
 // call is one request on its way.
 type call struct {
 	*state
-	g        *Gateway
-	w        http.ResponseWriter
-	r        *http.Request
-	to       outlet
-	route    route
-	handling Route
-	dialect  provider.Dialect
-	body     *body
-	request  provider.Request // what the body asks for
-	model    string           // as it is routed
-	array    bool             // the client reads a stream of Gemini as an array
-	early    early
-	mask     mask       // of the answer
-	tenant   *admission // whose call it is
-	visit    *visit     // what is noted of it
-	charged  bool       // an answer came, or nobody waited for one: it counts for its tenant
-
-	leave    func() // the client is gone
-	answered atomic.Bool
+	g       *Gateway
+	w       http.ResponseWriter
+	r       *http.Request
+	to      outlet
+	route   route
+	dialect provider.Dialect
+	body    *body
+	request provider.Request // what the body asks for
+	model   string           // as it is routed
+	array   bool             // the client reads a stream of Gemini as an array
+	early   early
+	mask    mask       // of the answer
+	tenant  *admission // whose call it is
+	visit   *visit     // what is noted of it
+	charged bool       // an answer came, or nobody waited for one: it counts for its tenant
 }
 
 // serve makes the call that a request asks for.
 func (g *Gateway) serve(w *visit, r *http.Request, to route, on *state) {
 	c := g.call(w, r, on)
-	c.route, c.handling = to, on.handling(to)
+	c.route = to
 	if !to.models {
 		c.dialect = to.endpoint.Dialect()
 	}
@@ -73,8 +67,8 @@ func (g *Gateway) serve(w *visit, r *http.Request, to route, on *state) {
 func (g *Gateway) call(w *visit, r *http.Request, on *state) *call {
 	return &call{
 		state: on, visit: w,
-		g: g, w: w, r: r, dialect: provider.DialectOf(r), leave: func() {},
-		to: outlet{control: http.NewResponseController(w), conn: connOf(r), most: on.cfg.Deadlines.Write, renewed: time.Now()},
+		g: g, w: w, r: r, dialect: provider.DialectOf(r),
+		to: outlet{control: http.NewResponseController(w), conn: connOf(r), renewed: time.Now()},
 	}
 }
 
@@ -202,10 +196,6 @@ func (c *call) understand() *refusal {
 		return &refusal{status: http.StatusNotFound, kind: "model_not_found",
 			message: fmt.Sprintf("no upstream serves the model %q at %s: GET /v1/models lists what is served", shown(asked), c.route.endpoint)}
 	}
-	if c.handling.PassKey && c.providersKey() == "" {
-		return &refusal{status: http.StatusUnauthorized, kind: "no_key",
-			message: "the request shows no key: this route sends the client's own upstream"}
-	}
 	if c.route.count {
 		c.request.Cost = sluice.Cost{}
 	}
@@ -243,17 +233,15 @@ func (c *call) aside() *refusal {
 
 // make sends the call, and relays what comes back.
 func (c *call) make() {
-	ctx, stop := c.context()
-	defer stop()
-	if c.handling.Early > 0 && c.request.Stream && !c.array && !c.route.count {
-		c.early.start(c, c.handling.Early)
+	if c.cfg.Early > 0 && c.request.Stream && !c.array && !c.route.count {
+		c.early.start(c, c.cfg.Early)
 	}
 	defer c.early.stop()
-	c.through(ctx, c.request.Stream, c.forwarded)
+	c.through(c.request.Stream, c.forwarded)
 }
 
 // through waits for the call's turn, sends it, and relays what comes back.
-func (c *call) through(ctx context.Context, stream bool, send func(context.Context, sluice.Call) (provider.ForwardReply, error)) {
+func (c *call) through(stream bool, send func(context.Context, sluice.Call) (provider.ForwardReply, error)) {
 	defer func() { // after the answer's body is closed
 		if !c.tenant.leave(c.charged) {
 			return
@@ -264,6 +252,7 @@ func (c *call) through(ctx context.Context, stream bool, send func(context.Conte
 		}
 	}()
 	c.visit.asks(c.model, c.listed[c.model], stream)
+	ctx := c.r.Context()
 	bad, err := c.admit(ctx)
 	if bad != nil || err != nil {
 		c.early.stop()
@@ -279,7 +268,7 @@ func (c *call) through(ctx context.Context, stream bool, send func(context.Conte
 
 // forwarded sends the call to one of the upstreams that serve its model.
 func (c *call) forwarded(ctx context.Context, asked sluice.Call) (provider.ForwardReply, error) {
-	in := provider.Forwarded{
+	return c.forward.Do(ctx, provider.Forwarded{
 		Endpoint: c.route.endpoint, Stream: c.request.Stream, Count: c.route.count, Array: c.array,
 		Query: query(c.r.URL), Header: c.headers(),
 		Call: asked, Granted: c.granted, AsksUsage: c.body.usage.text != "",
@@ -290,11 +279,7 @@ func (c *call) forwarded(ctx context.Context, asked sluice.Call) (provider.Forwa
 			rc, n := c.body.open(c.edits(via)...)
 			return rc, n, nil
 		},
-	}
-	if c.handling.PassKey {
-		in.Key = c.providersKey()
-	}
-	return c.forward.Do(ctx, in)
+	})
 }
 
 // headers are those of the client that go upstream with a known endpoint. Those of a bound tenant name no model, as headers of some
@@ -348,38 +333,8 @@ func (c *call) finish(ctx context.Context, reply provider.ForwardReply, err erro
 	}
 	defer reply.Body.Close()
 	c.charged = reply.StatusCode/100 == 2 && reply.Kind() == sluice.OK
-	c.answered.Store(true)
 	c.relay(reply)
 	c.visit.meant = reply.Kind()
-}
-
-// context is what the call lives in. It ends with the client's, or so much later as the route says once an answer is on its way.
-func (c *call) context() (context.Context, func()) {
-	if c.handling.Drain <= 0 || !c.request.Stream {
-		return c.r.Context(), func() {}
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(c.r.Context()))
-	var mu sync.Mutex
-	var timer *time.Timer
-	c.leave = func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if !c.answered.Load() {
-			cancel()
-		} else if timer == nil {
-			timer = time.AfterFunc(c.handling.Drain, cancel)
-		}
-	}
-	unwatch := context.AfterFunc(c.r.Context(), c.leave)
-	return ctx, func() {
-		unwatch()
-		cancel()
-		mu.Lock()
-		defer mu.Unlock()
-		if timer != nil {
-			timer.Stop()
-		}
-	}
 }
 
 // edits are the changes to the body for a way.

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-llm/sluice/gateway"
 	"github.com/sluice-llm/sluice/internal/suite"
 )
 
@@ -47,7 +46,7 @@ func TestClientsThatDisconnectLeaveNothingBehind(t *testing.T) {
 		events(w, usageChunk+"\n\ndata: [DONE]\n\n")
 	}, func(s *setting) {
 		s.limits.Limits.Concurrency = 16
-		s.Routes = []gateway.Route{{Path: "/v1/messages", Drain: 20 * time.Millisecond, Early: time.Millisecond}}
+		s.Early = time.Millisecond
 	})
 	// What stays open for the next call is there before the count.
 	post(t, front.URL+"/v1/chat/completions", `{"model":"m"}`)

@@ -33,8 +33,9 @@ type Config struct {
 	// Models are names under which models may be asked for, and what they stand for.
 	Models map[string]string
 
-	// Routes say how requests are served, each by the first that its path fits.
-	Routes []Route
+	// Early is the time after which a stream without an answer starts with its head and comments, so that its client keeps waiting.
+	// Later errors come as events. Default: never
+	Early time.Duration
 
 	// Passthrough are requests of no known API that are served all the same.
 	Passthrough []Passthrough
@@ -54,15 +55,12 @@ type Config struct {
 	Logger *slog.Logger // nil discards
 }
 
-// Deadlines are how long a call may take. The time in the queue is none of the other three.
+// Deadlines limit the time of a request. Only Queue counts the time in the queue.
 type Deadlines struct {
 	Queue     time.Duration // until it is sent. Default 5 min
 	FirstByte time.Duration // from then until the answer begins. Default 10 min
 	Idle      time.Duration // between two parts of the answer. Default 2 min
 	Total     time.Duration // from when it is sent until the answer's end, over all tries. Default: not bounded
-
-	Write time.Duration // until the client takes what is written to it. Default 1 min
-	Body  time.Duration // until its request's body is there, and a second more for each 8 KiB that came. Default 30 s
 }
 
 // maxBody is the longest body of a request, in bytes.
@@ -72,8 +70,9 @@ const (
 	usualQueue     = 5 * time.Minute
 	usualFirstByte = 10 * time.Minute
 	usualIdle      = 2 * time.Minute
-	usualWrite     = time.Minute
-	usualBody      = 30 * time.Second
+
+	writePatience = time.Minute      // until the client takes what is written to it
+	bodyPatience  = 30 * time.Second // until its request's body is there, and a second more for each 8 KiB that came
 
 	defaultMaxBodyMemory = 256 << 20
 )
@@ -122,7 +121,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.count(1)
 	defer g.count(-1)
 	on := g.take()
-	on.patience(w, r)
+	setPatience(w, r)
 	defer on.done()
 	setWaited(w.Header(), 0)
 	if len(r.TransferEncoding) > 0 {
@@ -199,13 +198,13 @@ func (g *Gateway) answerReady(w http.ResponseWriter, on *state) {
 	}
 }
 
-// patience bounds how long the client may take over what it sends and what it is sent. What a request is refused for before its
+// setPatience bounds how long the client may take over what it sends and what it is sent. What a request is refused for before its
 // body was read is said no sooner than the server has seen to the body.
-func (s *state) patience(w http.ResponseWriter, r *http.Request) {
+func setPatience(w http.ResponseWriter, r *http.Request) {
 	control, now := http.NewResponseController(w), time.Now()
-	_ = control.SetWriteDeadline(now.Add(s.cfg.Deadlines.Write)) // what has no connection needs none
+	_ = control.SetWriteDeadline(now.Add(writePatience)) // what has no connection needs none
 	if r.ContentLength != 0 {
-		_ = control.SetReadDeadline(now.Add(s.cfg.Deadlines.Body))
+		_ = control.SetReadDeadline(now.Add(bodyPatience))
 	}
 }
 

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"crypto/sha256"
 	"net/http"
 	"net/url"
 	"slices"
@@ -139,11 +138,11 @@ func sessionOf(h http.Header) string {
 	return ""
 }
 
-// credentials are the keys that a request shows, wherever clients put them, each once; of more than two, the first three.
+// credentials are the keys that a request shows, wherever clients put them, each once; of more than one, the first two.
 func credentials(r *http.Request) (all []string) {
 	add := func(keys ...string) {
 		for _, key := range keys {
-			if key != "" && len(all) < 3 && !slices.Contains(all, key) {
+			if key != "" && len(all) < 2 && !slices.Contains(all, key) {
 				all = append(all, key)
 			}
 		}
@@ -160,15 +159,4 @@ func credentials(r *http.Request) (all []string) {
 		add(r.URL.Query()["key"]...)
 	}
 	return all
-}
-
-// providersKey is the key that the client shows for its provider; "" if it shows none but for the gateway, which no provider is to
-// see.
-func (c *call) providersKey() string {
-	for _, key := range credentials(c.r) {
-		if !strings.HasPrefix(key, keyPrefix) && sha256.Sum256([]byte(key)) != c.tenant.terms.sum {
-			return key
-		}
-	}
-	return ""
 }

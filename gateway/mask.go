@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/internal/redact"
-	"github.com/sluice-llm/sluice/provider"
 )
 
 // mask removes the secrets that a request was sent with from its answer: there are servers that say, mostly in their refusals, what
@@ -18,7 +17,7 @@ type mask struct {
 }
 
 func newMask(secrets ...string) mask {
-	secrets = slices.DeleteFunc(secrets, isPlaceholder)
+	secrets = slices.DeleteFunc(slices.Clone(secrets), isPlaceholder)
 	r := redact.New(secrets...)
 	return mask{redactor: r, folded: redact.New(strings.Fields(strings.ToLower(strings.Join(secrets, " ")))...), Stream: r.Stream()}
 }
@@ -30,15 +29,6 @@ func isPlaceholder(key string) bool {
 	notLetter := func(r rune) bool { return (r|0x20) < 'a' || (r|0x20) > 'z' }
 	notDigit := func(r rune) bool { return r < '0' || r > '9' }
 	return len(key) < shortestKey && (strings.IndexFunc(key, notLetter) < 0 || strings.IndexFunc(key, notDigit) < 0)
-}
-
-// hidden are the secrets that the client must not see in an answer: its own key is not among them.
-func (c *call) hidden(reply provider.ForwardReply) []string {
-	own := ""
-	if c.handling.PassKey {
-		own = c.providersKey()
-	}
-	return slices.DeleteFunc(slices.Clone(reply.Secrets()), func(s string) bool { return s == own })
 }
 
 // header removes the values that hold a secret.

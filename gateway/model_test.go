@@ -102,7 +102,7 @@ func (m *model) config() gateway.Config {
 	return gateway.Config{
 		Upstreams: all, Base: m.upstream, Tenants: m.tenants, Traffic: m.traffic,
 		Deadlines: gateway.Deadlines{Queue: time.Duration(10+m.luck.IntN(50)) * time.Second, FirstByte: 20 * time.Second, Idle: 10 * time.Second, Total: time.Minute},
-		Routes:    []gateway.Route{{Path: "/chat", Early: 300 * time.Millisecond, Drain: 4 * time.Second}, {Path: "/v1/messages", Drain: 2 * time.Second}},
+		Early:     time.Duration(m.luck.IntN(2)) * 300 * time.Millisecond,
 	}
 }
 
@@ -152,7 +152,7 @@ func (m *model) call(item string, luck *rand.Rand) {
 	if luck.IntN(6) == 0 {
 		client.most = 1 + luck.IntN(4000)
 	}
-	if luck.IntN(6) == 0 && !strings.HasPrefix(path, "/chat") { // no real time passes while a comment is written
+	if luck.IntN(6) == 0 {
 		client.slow = time.Duration(luck.IntN(1000)) * time.Millisecond
 	}
 	stream := luck.IntN(2) == 0

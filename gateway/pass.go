@@ -30,9 +30,7 @@ func (c *call) passOn(p *Passthrough) {
 		return
 	}
 	defer c.body.close()
-	ctx, stop := c.context()
-	defer stop()
-	c.through(ctx, false, func(ctx context.Context, asked sluice.Call) (provider.ForwardReply, error) {
+	c.through(false, func(ctx context.Context, asked sluice.Call) (provider.ForwardReply, error) {
 		asked.Lane = p.Path
 		return c.forward.Pass(ctx, provider.PassRequest{
 			Upstream: p.Upstream, Method: c.r.Method, Path: c.r.URL.Path, Query: queryBut(c.r.URL), Header: outgoing(c.r.Header),

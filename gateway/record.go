@@ -143,7 +143,7 @@ func (v *visit) begins() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.left.IsZero() {
-		v.record.First = time.Since(v.left)
+		v.record.First = max(1, time.Since(v.left)) // 0 would say that it does not begin
 	}
 }
 

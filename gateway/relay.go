@@ -22,7 +22,7 @@ var copyBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return 
 func (c *call) relay(reply provider.ForwardReply) {
 	c.visit.begins()
 	resp := reply.Response
-	c.mask = newMask(c.hidden(reply)...)
+	c.mask = newMask(reply.Secrets()...)
 	if len(coding.Of(resp.Header)) > 0 && resp.ContentLength != 0 && c.r.Method != http.MethodHead && resp.StatusCode != http.StatusNotModified {
 		c.refuse(refusal{status: http.StatusBadGateway, kind: "upstream_failed",
 			message: "the upstream compressed its response, which could hide keys"})
@@ -123,7 +123,6 @@ func (c *call) stream(reply provider.ForwardReply) {
 	for {
 		n, err := reply.Body.Read(*buf)
 		if n > 0 && !c.send(c.mask.Next(filter.feed((*buf)[:n])), true) {
-			c.drain(reply.Body, *buf)
 			return
 		}
 		switch {
@@ -156,19 +155,6 @@ func (c *call) send(b []byte, flush bool) bool {
 		return false
 	}
 	return err == nil
-}
-
-// drain reads an answer on whose client is gone, for the usage at its end, if the route says so: until c.ctx ends.
-func (c *call) drain(from io.Reader, buf []byte) {
-	if c.handling.Drain <= 0 {
-		return
-	}
-	c.leave() // however it showed
-	for {
-		if _, err := from.Read(buf); err != nil {
-			return
-		}
-	}
 }
 
 // breakOff says in the stream why it ends before its end, and cuts the connection so that nobody takes it for whole.
@@ -206,15 +192,14 @@ func lateness(late *provider.LateError) refusal {
 type outlet struct {
 	control *http.ResponseController
 	conn    *conn // nil: not known
-	most    time.Duration
 	renewed time.Time
 }
 
 // renew gives the client time to take what is written next. A deadline that was set just now will do.
 func (o *outlet) renew() {
-	if now := time.Now(); now.Sub(o.renewed) > o.most/8 {
+	if now := time.Now(); now.Sub(o.renewed) > writePatience/8 {
 		o.renewed = now
-		_ = o.control.SetWriteDeadline(now.Add(o.most)) // what has no connection needs none
+		_ = o.control.SetWriteDeadline(now.Add(writePatience)) // what has no connection needs none
 	}
 }
 

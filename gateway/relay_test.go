@@ -3,7 +3,6 @@ package gateway_test
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -191,80 +191,25 @@ func TestNoCredentialOfAClientGoesUpstream(t *testing.T) {
 	}
 }
 
-func TestARouteMayPassTheClientsOwnKey(t *testing.T) {
-	x, front := served(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer good-key-of-a-client" {
-			w.WriteHeader(401)
-			_, _ = io.WriteString(w, `{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","code":"invalid_api_key"}}`)
-			return
-		}
-		whole(w, chatAnswer)
-	}, func(s *setting) { s.Routes = []gateway.Route{{Path: "/v1/chat", PassKey: true}} })
-	body := `{"model":"m","messages":[]}`
-	if got := post(t, front.URL+"/v1/chat/completions", body); got.status != 401 || got.header.Get("X-Sluice-Error") != "no_key" {
-		t.Errorf("without a key: %d %s", got.status, got.body)
-	}
-	if got := post(t, front.URL+"/v1/chat/completions", body, "X-Api-Key", theirs); got.status != 401 || got.header.Get("X-Sluice-Error") != "" {
-		t.Errorf("a wrong key: %d %s", got.status, got.body)
-	}
-	if got := post(t, front.URL+"/v1/chat/completions", body, "Authorization", "Bearer good-key-of-a-client"); got.status != 200 {
-		t.Errorf("a key that is refused spoils the upstream for others: %d %s", got.status, got.body)
-	}
-	var lanes []string
-	for _, l := range x.scheduler.Snapshot().Lanes {
-		lanes = append(lanes, l.Lane)
-		if strings.Contains(l.Lane, "good-key") {
-			t.Errorf("lane %q holds a key", l.Lane)
-		}
-	}
-	if slices.Contains(lanes, "m") || len(lanes) != 2 {
-		t.Errorf("lanes %q, want one for each key", lanes)
-	}
-}
-
-// However a client spells a path, it is handled by the same route: who leaves out /v1 is served with no key but its own either.
-func TestARouteHoldsHoweverItsPathIsSpelt(t *testing.T) {
-	_, front := served(t, func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(fmt.Sprint(r.Header, r.URL), ours) {
-			t.Errorf("%s is sent with the key of the upstream", r.URL.Path)
-		}
-		whole(w, chatAnswer)
-	}, func(s *setting) {
-		s.upstream.Models["gemini-2.5-flash"] = "gemini-2.5-flash"
-		s.Routes = []gateway.Route{{Path: "/v1/chat", PassKey: true}, {Path: "/messages", PassKey: true}, {Path: "/v1beta/models", PassKey: true}}
-	})
-	for _, path := range []string{
-		"/v1/chat/completions", "/chat/completions", "/v1/v1/chat/completions", "/v1/messages", "/messages", "/v1/v1/messages/count_tokens",
-		"/v1beta/models/gemini-2.5-flash:generateContent", "/v1/models/gemini-2.5-flash:generateContent",
-		"/models/gemini-2.5-flash:countTokens", "/v1/v1beta/models/gemini-2.5-flash:streamGenerateContent",
-	} {
-		if got := post(t, front.URL+path, `{"model":"`+map[bool]string{true: "gemini-2.5-flash", false: "m"}[strings.Contains(path, "gemini")]+`"}`); got.header.Get("X-Sluice-Error") != "no_key" {
-			t.Errorf("%s without a key: %d %s", path, got.status, got.body)
-		}
-	}
-}
-
 func TestAClientThatNeverReadsIsGivenUp(t *testing.T) {
-	gone := make(chan error, 1)
-	x, front := served(t, func(w http.ResponseWriter, r *http.Request) {
-		part := "data: " + strings.Repeat("x", 32<<10) + "\n\n"
-		w.Header().Set("Content-Type", "text/event-stream")
-		for {
-			if _, err := io.WriteString(w, part); err != nil {
-				gone <- err
-				return
-			}
+	var cut time.Duration
+	endless := base(func(w *piped, r *http.Request) {
+		begun := time.Now()
+		for w.ctx.Err() == nil {
+			w.after(time.Second, "data: {}\n\n")
 		}
-	}, func(s *setting) { s.Deadlines.Write = 200 * time.Millisecond })
-	conn := dial(t, front)
-	body := `{"model":"m","stream":true}`
-	send(t, conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 27\r\n\r\n"+body)
-	select {
-	case <-gone:
-	case <-time.After(time.Minute):
-		t.Fatal("the upstream is still read from")
-	}
-	x.Wait()
+		cut = time.Since(begun)
+	})
+	within(t, endless, nil, func(t *testing.T, x *relayed) {
+		conn := wire(t, x)()
+		send(t, conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 27\r\n\r\n"+`{"model":"m","stream":true}`)
+		time.Sleep(time.Second)
+		x.Wait()
+		synctest.Wait()
+		if cut < time.Minute || cut > 63*time.Second {
+			t.Errorf("the upstream is read from for %v", cut)
+		}
+	})
 }
 
 func TestConnectionsToTheUpstreamAreUsedAgain(t *testing.T) {
@@ -319,7 +264,7 @@ func TestAStreamThatLivesHasNoTotalAndMayLastLongerThanAWrite(t *testing.T) {
 		}
 		w.pw.Close()
 	})
-	within(t, slow, func(s *setting) { s.Deadlines.Write = time.Minute }, func(t *testing.T, x *relayed) {
+	within(t, slow, nil, func(t *testing.T, x *relayed) {
 		conn := wire(t, x)()
 		send(t, conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 27\r\n\r\n"+`{"model":"m","stream":true}`)
 		if got := answer(t, conn); got.body != strings.Repeat("data: {}\n\n", 80) || got.cut != nil {

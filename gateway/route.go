@@ -1,32 +1,13 @@
 package gateway
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sluice-llm/sluice/provider"
 )
-
-// Route says how requests of some paths are served.
-type Route struct {
-	Path string // how their paths begin, such as /v1/messages, however clients spell them; "" is all of them
-
-	// PassKey sends the client's own credential upstream in place of the gateway's key. Its calls have lanes of their own then,
-	// by the key's hash.
-	PassKey bool
-
-	// Early answers a stream with its head and comments when there was no answer for so long: so clients do not give up. What
-	// goes wrong afterwards comes as an event. 0: not at all.
-	Early time.Duration
-
-	// Drain reads a stream on for so long when its client is gone, for the usage that its end states. 0: it is cut, and what
-	// it used is estimated.
-	Drain time.Duration
-}
 
 // Passthrough lets requests pass that are of no known API, to one upstream and with its key. Each costs a request.
 type Passthrough struct {
@@ -35,13 +16,8 @@ type Passthrough struct {
 	Upstream string // by its name
 }
 
-// checkRoutes names what is wrong with routes and passthroughs.
-func checkRoutes(cfg *Config) error {
-	for i, r := range cfg.Routes {
-		if err := r.Check(cfg.Routes[:i]); err != nil {
-			return fmt.Errorf("gateway: route %q: %w", r.Path, err)
-		}
-	}
+// checkPassthrough names the wrong passthrough.
+func checkPassthrough(cfg *Config) error {
 	for _, p := range cfg.Passthrough {
 		switch {
 		case len(p.Path) < 2 || p.Path[0] != '/' || strings.HasSuffix(p.Path, "/"):
@@ -51,45 +27,6 @@ func checkRoutes(cfg *Config) error {
 		}
 	}
 	return nil
-}
-
-// handling is the first route that a call fits.
-func (s *state) handling(to route) Route {
-	for _, r := range s.cfg.Routes {
-		if to.begins(r.Path) {
-			return r
-		}
-	}
-	return Route{}
-}
-
-// Check says what is wrong with a route that comes after those: one that no call would be handled by is a mistake, by which a client's
-// key might stay where it is meant to go upstream.
-func (r Route) Check(after []Route) error {
-	if r.Path != "" && r.Path[0] != '/' || r.Early < 0 || r.Drain < 0 {
-		return errors.New("a path begins with a slash, and Early and Drain are not negative")
-	}
-	if !reaches(r.Path) {
-		return errors.New("no path that is served begins so: want a part of /v1/chat/completions, /v1/responses, /v1/embeddings, /v1/messages or /v1beta/models")
-	}
-	for _, before := range after {
-		if strings.HasPrefix(strings.TrimPrefix(r.Path, "/v1"), strings.TrimPrefix(before.Path, "/v1")) {
-			return fmt.Errorf("the route of %q before it has all of its calls: put this one first", before.Path)
-		}
-	}
-	return nil
-}
-
-// reaches reports whether there are calls whose paths begin so.
-func reaches(prefix string) bool {
-	for path := range fixed {
-		if (route{path: path}).begins(prefix) {
-			return true
-		}
-	}
-	const models = "/models/" // of Gemini, which any name may follow
-	bare := strings.TrimPrefix(strings.TrimPrefix(prefix, "/v1"), "beta")
-	return strings.HasPrefix(models, bare) || strings.HasPrefix(bare, models)
 }
 
 // passes is the passthrough that a request fits, or nil. A path that could lead out of it fits none.
@@ -118,7 +55,6 @@ func odd(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`\;%?
 
 // route is what a request asks for.
 type route struct {
-	path     string // as the provider's documents write it
 	endpoint provider.Endpoint
 	model    string // where the path names it
 	models   bool   // the list of models, or the one named
@@ -136,16 +72,6 @@ func (to route) name() string {
 	return to.endpoint.String()
 }
 
-// begins reports whether the path begins so, with its version or without: however a client spells it, it is handled alike. Else who
-// leaves out /v1 would be served with the upstream's key where clients are to send their own.
-func (to route) begins(prefix string) bool {
-	if strings.HasPrefix(to.path, prefix) {
-		return true
-	}
-	bare := strings.TrimPrefix(strings.TrimPrefix(to.path, "/v1"), "beta")
-	return strings.HasPrefix(bare, strings.TrimPrefix(prefix, "/v1"))
-}
-
 // fixed are the routes by the paths that name no model, and ofModel by the methods that are called of a model.
 var fixed, ofModel = func() (fixed, ofModel map[string]route) {
 	fixed, ofModel = make(map[string]route), make(map[string]route)
@@ -154,7 +80,7 @@ var fixed, ofModel = func() (fixed, ofModel map[string]route) {
 			if _, method, ok := strings.Cut(path, "{model}:"); ok {
 				ofModel[method] = route{endpoint: e, count: count}
 			} else {
-				fixed[path] = route{path: path, endpoint: e, count: count}
+				fixed[path] = route{endpoint: e, count: count}
 			}
 		}
 	}
@@ -183,7 +109,7 @@ func routeOf(method, path string) (route, bool) {
 	name := strings.TrimPrefix(rest, "/")
 	at := strings.LastIndexByte(name, ':')
 	if to, ok := ofModel[name[at+1:]]; ok && at >= 0 {
-		to.model, to.path = name[:at], "/v1beta/models/"+name
+		to.model = name[:at]
 		_, err := to.endpoint.Path(to.model)
 		return to, err == nil && method == http.MethodPost
 	}

@@ -202,12 +202,10 @@ func TestOtherPathsPassOnlyWhereTheyAreListed(t *testing.T) {
 	x.Wait()
 }
 
-func TestRoutesAreChecked(t *testing.T) {
+func TestPassthroughAndEarlyAreChecked(t *testing.T) {
 	up := relay(t, "http://up.test", nil)
 	for _, cfg := range []gateway.Config{
-		{Routes: []gateway.Route{{Path: "v1"}}}, {Routes: []gateway.Route{{Early: -1}}},
-		{Routes: []gateway.Route{{Path: "/v1/mesages"}}}, {Routes: []gateway.Route{{Path: "/v1/files"}}}, {Routes: []gateway.Route{{Path: "/v1/v1/messages"}}},
-		{Routes: []gateway.Route{{}, {Path: "/v1/messages"}}}, {Routes: []gateway.Route{{Path: "/messages"}, {Path: "/v1/messages/count_tokens"}}},
+		{Early: -1},
 		{Passthrough: []gateway.Passthrough{{Path: "/", Upstream: "up"}}}, {Passthrough: []gateway.Passthrough{{Path: "/v1/files", Upstream: "other"}}},
 		{Passthrough: []gateway.Passthrough{{Path: "/v1/files/", Upstream: "up"}}},
 	} {
@@ -215,11 +213,6 @@ func TestRoutesAreChecked(t *testing.T) {
 		if _, err := gateway.New(cfg); err == nil {
 			t.Errorf("%+v is taken", cfg)
 		}
-	}
-	cfg := gateway.Config{Upstreams: up.upstreams, Routes: []gateway.Route{{Path: "/v1/messages/count_tokens"}, {Path: "/v1/messages"}, {Path: "/chat"},
-		{Path: "/v1beta/models/gemini-2.5-pro"}, {Path: "/v1beta"}, {Path: "/v1/models/m:embed"}, {Path: "/v1/r"}, {}}}
-	if _, err := gateway.New(cfg); err != nil {
-		t.Error(err)
 	}
 }
 

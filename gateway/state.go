@@ -27,16 +27,18 @@ func newState(cfg Config) (*state, error) {
 		return nil, errors.New("gateway: Upstreams is nil")
 	}
 	d := &cfg.Deadlines
-	if d.Queue < 0 || d.FirstByte < 0 || d.Idle < 0 || d.Total < 0 || d.Write < 0 || d.Body < 0 {
+	if d.Queue < 0 || d.FirstByte < 0 || d.Idle < 0 || d.Total < 0 {
 		return nil, errors.New("gateway: a deadline is negative")
+	}
+	if cfg.Early < 0 {
+		return nil, errors.New("gateway: Early is negative")
 	}
 	if cfg.MaxBodyMemory < 0 {
 		return nil, errors.New("gateway: MaxBodyMemory is negative")
 	}
 	d.Queue, d.FirstByte = cmp.Or(d.Queue, usualQueue), cmp.Or(d.FirstByte, usualFirstByte)
-	d.Idle, d.Write = cmp.Or(d.Idle, usualIdle), cmp.Or(d.Write, usualWrite)
-	d.Body, cfg.MaxBodyMemory = cmp.Or(d.Body, usualBody), cmp.Or(cfg.MaxBodyMemory, defaultMaxBodyMemory)
-	if err := checkRoutes(&cfg); err != nil {
+	d.Idle, cfg.MaxBodyMemory = cmp.Or(d.Idle, usualIdle), cmp.Or(cfg.MaxBodyMemory, defaultMaxBodyMemory)
+	if err := checkPassthrough(&cfg); err != nil {
 		return nil, err
 	}
 	s := &state{cfg: cfg, guard: newGuard(cfg.Hosts), over: make(chan struct{}), listed: make(map[string]bool)}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,16 +50,13 @@ type admission struct {
 
 // identify finds out whose call it is.
 func (c *call) identify() *refusal {
-	keys, most := credentials(c.r), 1
-	if c.handling.PassKey && c.g.tenants.Keyed() {
-		most = 2 // the gateway's, and the provider's
-	}
-	if len(keys) > most {
+	keys := credentials(c.r)
+	if len(keys) > 1 {
 		// Which of them counts is up to whoever reads it: the gateway might count one, and a proxy before it another.
 		return &refusal{status: http.StatusUnauthorized, kind: "invalid_api_key",
 			message: "the request shows different keys: send one, in one header (Authorization, x-api-key, api-key, x-goog-api-key) or as ?key="}
 	}
-	one, ok := c.g.tenants.identify(keys)
+	one, ok := c.g.tenants.identify(strings.Join(keys, ""))
 	if !ok {
 		c.w.Header().Set("Www-Authenticate", "Bearer")
 		told := "the gateway knows no such key"

@@ -148,25 +148,21 @@ func (t *Tenants) Close() error {
 	return t.purses.close()
 }
 
-// identify finds out who makes a request that shows those keys; false if none is a tenant's.
+// identify finds out who makes a request that shows the key, or none if it is ""; false if the key is not a tenant's.
 //
 // The key is looked up by its hash, so that how long that takes says nothing of how much of a guess was right.
-func (t *Tenants) identify(keys []string) (*tenant, bool) {
+func (t *Tenants) identify(key string) (*tenant, bool) {
 	known := t.roster.Load()
 	if !known.keyed {
 		return t.anyone, true
 	}
-	for _, key := range keys {
-		sum := sha256.Sum256([]byte(key))
-		one := known.byHash[sum]
-		if one == nil {
-			continue
-		}
-		if own := one.terms.Load(); subtle.ConstantTimeCompare(own.sum[:], sum[:]) == 1 {
-			return one, true
-		}
+	sum := sha256.Sum256([]byte(key))
+	one := known.byHash[sum]
+	if key == "" || one == nil {
+		return nil, false
 	}
-	return nil, false
+	own := one.terms.Load()
+	return one, subtle.ConstantTimeCompare(own.sum[:], sum[:]) == 1
 }
 
 // Set replaces the tenants, from the next call on. Open calls go on. A tenant of a name that was there before keeps its queue, and

@@ -259,7 +259,7 @@ func TestAnEarlyHeadIsNotTakenForTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fails atomic.Bool
 		g, _, ended := watched(t, func(cfg *gateway.Config) {
-			cfg.Routes = []gateway.Route{{Early: time.Second}}
+			cfg.Early = time.Second
 			cfg.Deadlines.Total = 30 * time.Second
 			cfg.Base = base(func(w *piped, r *http.Request) {
 				time.Sleep(5 * time.Second)

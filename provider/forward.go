@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"maps"
@@ -88,11 +87,6 @@ type Forwarded struct {
 	// Query are members that the address gets, beside those that the provider's always has.
 	Query string
 
-	// Key is the client's own, sent in place of the upstream's. Such calls have lanes of their own, by the key's hash, go to no
-	// upstream but the first that serves the model, as the key is nobody else's to know, and what the provider says of the key
-	// does not leave that one out. "" is the upstream's.
-	Key string
-
 	// Header is sent as it is, but for what the upstream's provider sets itself. It must hold no credentials of the client.
 	Header http.Header
 
@@ -120,7 +114,7 @@ type ForwardReply struct {
 }
 
 // Secrets are the key that the request was sent with, and the words of ForwarderConfig.Header that are secrets. The client must
-// see none of them, unless the key is its own.
+// see none of them.
 func (r *ForwardReply) Secrets() []string { return r.secrets }
 
 // Kind is what the answer meant: OK, or why it is none, whatever its status. Of one that is still on its way it is OK until its body
@@ -135,16 +129,10 @@ func (r *ForwardReply) Kind() sluice.Kind {
 // Do makes a call. Where there is no point in going on, it is the last refusal that a provider gave; it fails where there is
 // none: with the context's error, with what the Scheduler said of the wait, or with a *sluice.CallError.
 func (f *Forwarder) Do(ctx context.Context, in Forwarded) (ForwardReply, error) {
-	t := &tries{f: f, attempts: attempts{base: f.cfg.Base, unpacks: true}, own: in.Key != ""}
+	t := &tries{f: f, attempts: attempts{base: f.cfg.Base, unpacks: true}}
 	u := f.cfg.Upstreams
 	ways := u.waysOf(&in.Call, in.Endpoint)
-	if t.own && len(ways) > 0 {
-		ways = []route.Way{u.aside(ways[0], in.Call.Tenant, in.Key)}
-	}
 	tally, err := u.do(ctx, in.Call, ways, in.Endpoint, in.content(u, ways), func(ctx context.Context, p *sluice.Permit, v Destination) sluice.Outcome {
-		if in.Key != "" {
-			v.Key = in.Key
-		}
 		if in.Granted != nil {
 			in.Granted(p, v)
 		}
@@ -173,16 +161,9 @@ func (in *Forwarded) content(u *Upstreams, ways []route.Way) func() string {
 	}
 }
 
-// aside returns a way in a lane of a client's own key.
-func (u *Upstreams) aside(w route.Way, tenant, key string) route.Way {
-	sum := sha256.Sum256([]byte(key))
-	w.Lane, w.Own = u.lanes.of(tenant, w.Lane+" key "+hex.EncodeToString(sum[:8]), w.Lane+" other keys"), true
-	return w
-}
-
 // request makes the request of one try.
 func (f *Forwarder) request(ctx context.Context, in *Forwarded, v Destination) (*http.Request, error) {
-	like, err := f.formed(form{upstream: v.Upstream, model: v.Model, key: v.Key, endpoint: in.Endpoint, count: in.Count, array: in.Array}, in.Key == "")
+	like, err := f.formed(form{upstream: v.Upstream, model: v.Model, key: v.Key, endpoint: in.Endpoint, count: in.Count, array: in.Array})
 	if err != nil {
 		return nil, err
 	}
@@ -204,9 +185,8 @@ func (f *Forwarder) request(ctx context.Context, in *Forwarded, v Destination) (
 	return req, nil
 }
 
-// formed is a request of a form, which is not to be changed. It is kept for the next of its form, but where the form holds a
-// client's own key.
-func (f *Forwarder) formed(of form, keep bool) (*http.Request, error) {
+// formed is a request of a form, which is not to be changed. It is kept for the next of its form.
+func (f *Forwarder) formed(of form) (*http.Request, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if like := f.forms[of]; like != nil {
@@ -223,9 +203,6 @@ func (f *Forwarder) formed(of form, keep bool) (*http.Request, error) {
 	}
 	if of.array {
 		like.URL.RawQuery = strings.Trim(strings.ReplaceAll("&"+like.URL.RawQuery, "&"+s.stream, ""), "&")
-	}
-	if !keep {
-		return like, nil
 	}
 	const most = 1000 // models may come from whoever asks
 	if len(f.forms) == most {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -20,7 +21,12 @@ func TestAnAnswerIsClosedThoughItIsStillCopied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reply, err := f.Do(t.Context(), forwarded(""))
+	reply, err := f.Do(t.Context(), provider.Forwarded{
+		Endpoint: provider.ChatCompletions, Call: sluice.Call{Lane: "m"},
+		Body: func(provider.Destination) (io.ReadCloser, int64, error) {
+			return io.NopCloser(strings.NewReader("{}")), 2, nil
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// lanes names the lanes of models that no configuration, registry or table of prices knows, and of clients' own keys. Whoever asks can make
-// up any number of these names, so each tenant has only some lanes for them. Models that are known have lanes of their own besides.
+// lanes names the lanes of models that no configuration, registry or table of prices knows. Clients can invent any number of these names,
+// so each tenant has only some lanes for them. Models that are known have lanes of their own besides.
 type lanes struct {
 	mu    sync.Mutex
 	used  map[claim]time.Time // when a request last asked for that lane
@@ -24,15 +24,15 @@ const (
 	sweepEvery = time.Minute
 )
 
-// of returns the lane of that name for a request of a tenant, or the lane of the tenant's other requests if it has too many lanes.
-func (l *lanes) of(tenant, lane, other string) string {
+// of returns the lane of that name for a request of a tenant, or the lane of the tenant's other models if it has too many lanes.
+func (l *lanes) of(tenant, lane string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now, c := time.Now(), claim{tenant, lane}
 	if _, has := l.used[c]; !has {
 		l.sweep(now)
 		if l.count[tenant] >= maxLanes {
-			return other + " of " + cmp.Or(tenant, "all")
+			return "other models of " + cmp.Or(tenant, "all")
 		}
 		l.count[tenant]++
 	}

@@ -13,7 +13,6 @@ import (
 type tries struct {
 	attempts
 	f   *Forwarder
-	own bool // by a key of the client's
 	via Destination
 
 	used time.Duration // by tries so far
@@ -50,8 +49,6 @@ func (t *tries) try(ctx context.Context, p *sluice.Permit, v Destination, cfg Ex
 			late.After = total // of all tries, whatever was left for this one
 		}
 	}
-	// What is said of a client's own key is for that client.
-	o.Final = o.Final || t.own && o.Kind.Fatal()
 	return o
 }
 

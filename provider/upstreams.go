@@ -231,7 +231,7 @@ func (u *Upstreams) waysOf(c *sluice.Call, e Endpoint) []route.Way {
 		ways = slices.Clone(ways)
 		for i := range ways {
 			if w := &ways[i]; w.Lane == "" {
-				w.Lane = u.lanes.of(c.Tenant, w.Model, "other models")
+				w.Lane = u.lanes.of(c.Tenant, w.Model)
 			}
 		}
 	}

@@ -3,8 +3,6 @@ package provider_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"runtime"
 	"slices"
 	"strings"
@@ -96,40 +94,6 @@ func TestModelsThatAreNotKnownHaveFewLanesPerTenant(t *testing.T) {
 			t.Errorf("lanes %q, want %q", left, want)
 		}
 	})
-}
-
-func TestKeysOfClientsHaveFewLanesPerTenant(t *testing.T) {
-	base := roundTrip(func(r *http.Request) (*http.Response, error) {
-		r.Body.Close()
-		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(chatAnswer))}, nil
-	})
-	u, ask := asking(t)
-	f, err := provider.NewForwarder(provider.ForwarderConfig{Upstreams: u, Base: base})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 300 {
-		in := forwarded(fmt.Sprint("key of a client ", i))
-		in.Call.Lane = "gpt-4o"
-		reply, err := f.Do(t.Context(), in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		reply.Body.Close()
-	}
-	ask("", "gpt-4o-made-up")
-	ask("", "gpt-4o")
-	keys, others := 0, []string(nil)
-	for _, l := range u.All()[0].Scheduler.Snapshot().Lanes {
-		if strings.HasPrefix(l.Lane, "gpt-4o key ") {
-			keys++
-		} else {
-			others = append(others, l.Lane)
-		}
-	}
-	if want := []string{"gpt-4o", "gpt-4o other keys of all", "other models of all"}; keys != 200 || !slices.Equal(others, want) {
-		t.Errorf("%d lanes of keys, and %q; want 200, and %q", keys, others, want)
-	}
 }
 
 func TestAProviderThatIsRecognisedForNoModelServesAny(t *testing.T) {

@@ -196,7 +196,7 @@ func (r *serving) count() *telemetry.Gateway {
 func (r *serving) config(a *accounts, s *serveSettings) gateway.Config {
 	return gateway.Config{
 		Upstreams: a.upstreams.Upstreams, Base: a.transport, Header: a.headers, Models: s.models, Deadlines: s.deadlines, MaxBodyMemory: s.maxBodies,
-		Hosts: s.addresses(), Routes: s.routes, Passthrough: s.passed,
+		Hosts: s.addresses(), Early: s.early, Passthrough: s.passed,
 		Traffic: r.traffic,
 	}
 }

@@ -172,7 +172,7 @@ func TestOfficialClientsUnderstandEarlyHeads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := sim.Config{Latency: 400 * time.Millisecond, RefusalLatency: 400 * time.Millisecond}
-			newFront(t, c, "  routes: [{early_200: 50ms}]\n").check(t, name, "early")
+			newFront(t, c, "  early_200: 50ms\n").check(t, name, "early")
 		})
 	}
 }

@@ -21,8 +21,8 @@ type serveSettings struct {
 	hosts     []string
 	models    map[string]string
 	deadlines gateway.Deadlines
-	maxBodies int64 // bytes; 0 is the default
-	routes    []gateway.Route
+	maxBodies int64         // bytes; 0 is the default
+	early     time.Duration // 0 is never
 	passed    []gateway.Passthrough
 	drain     time.Duration
 	watch     watchFlags
@@ -47,16 +47,13 @@ func (o *serveOptions) settings(from *settings, keyed bool) (serveSettings, erro
 	d := &file.Deadlines
 	all.models, all.failClosed = file.Models, file.FailClosed
 	all.deadlines.FirstByte, all.deadlines.Idle, all.deadlines.Total = time.Duration(d.FirstByte), time.Duration(d.Idle), time.Duration(d.Total)
-	for _, r := range file.Routes {
-		all.routes = append(all.routes, gateway.Route{Path: r.Path, PassKey: r.PassKey, Early: time.Duration(r.Early200), Drain: time.Duration(r.DrainFor)})
-	}
 	for _, p := range file.Passthrough {
 		all.passed = append(all.passed, gateway.Passthrough(p))
 	}
 	for _, t := range file.Tenants {
 		all.tenants = append(all.tenants, t.Tenant)
 	}
-	all.maxBodies = int64(file.MaxBodyMemory)
+	all.maxBodies, all.early = int64(file.MaxBodyMemory), time.Duration(file.Early200)
 	for _, f := range []struct {
 		flag, field string
 		stated      bool
@@ -144,11 +141,6 @@ func (s *serveSettings) check(file *config.File, keyed bool) error {
 		if info, err := os.Stat(filepath.Dir(written.name)); err != nil || !info.IsDir() {
 			return usageError(s.fault(file, written.flag+" "+written.name, written.field, errors.New("there is no such directory")),
 				"make the directory, or name a file in one that is there")
-		}
-	}
-	for i, r := range s.routes {
-		if err := r.Check(s.routes[:i]); err != nil {
-			return usageError(file.At(fmt.Sprintf("serve.routes[%d].path", i), err), "docs/serve.md lists the paths and describes the order of routes")
 		}
 	}
 	return nil

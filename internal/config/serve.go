@@ -29,7 +29,7 @@ type Serve struct {
 	Deadlines     Deadlines `yaml:"deadlines"`
 	MaxBodyMemory Size      `yaml:"max_body_memory"` // of all requests together. Zero is not stated
 
-	Routes      []Route       `yaml:"routes"`
+	Early200    Duration      `yaml:"early_200"` // a stream without a response starts after this time, with comments. Zero is never
 	Passthrough []Passthrough `yaml:"passthrough"`
 
 	DrainTimeout Duration `yaml:"drain_timeout"`
@@ -57,14 +57,6 @@ type Tenant struct {
 	gateway.Tenant `yaml:",inline"`
 
 	MaxWait Duration `yaml:"max_wait"` // is copied to Tenant
-}
-
-// Route says how calls are handled whose path begins so. Of several the first that fits counts.
-type Route struct {
-	Path     string   `yaml:"path"`      // "" is all of them
-	PassKey  bool     `yaml:"pass_key"`  // the client's own key goes upstream
-	Early200 Duration `yaml:"early_200"` // a stream that waits so long begins, with comments. Zero is never
-	DrainFor Duration `yaml:"drain_for"` // a stream whose client is gone is read on for so long. Zero is not at all
 }
 
 // Passthrough lets requests pass that are of no known API.
@@ -138,7 +130,7 @@ func (f *File) checkServe() (field string, err error) {
 			return fmt.Sprintf("allow_host[%d]", i), err
 		}
 	}
-	if field, err := f.checkPaths(); err != nil {
+	if field, err := f.checkPassthrough(); err != nil {
 		return field, err
 	}
 	if err := cluster.CheckURL(s.Redis); s.Redis != "" && err != nil {
@@ -193,13 +185,8 @@ func CheckHost(host string) error {
 // methods are those that requests may pass by.
 var methods = [...]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
-// checkPaths refuses routes and passthroughs that fit nothing.
-func (f *File) checkPaths() (field string, err error) {
-	for i, r := range f.Serve.Routes {
-		if r.Path != "" && r.Path[0] != '/' {
-			return fmt.Sprintf("routes[%d].path", i), errors.New("want a path that begins with a slash, such as /v1/messages")
-		}
-	}
+// checkPassthrough refuses passthroughs that fit nothing.
+func (f *File) checkPassthrough() (field string, err error) {
 	for i, p := range f.Serve.Passthrough {
 		switch {
 		case len(p.Path) < 2 || p.Path[0] != '/' || strings.HasSuffix(p.Path, "/"):

@@ -22,6 +22,7 @@ serve:
   models: {small: gpt-4o}
   deadlines: {queue: 1m30s, first_byte: 2m, idle: 500ms, total: 1h}
   max_body_memory: 512 MiB
+  early_200: 20s
   drain_timeout: 10s
   metrics: 127.0.0.1:9464
   tenants:
@@ -40,8 +41,8 @@ serve:
 			Queue: config.Duration(90 * time.Second), FirstByte: config.Duration(2 * time.Minute),
 			Idle: config.Duration(500 * time.Millisecond), Total: config.Duration(time.Hour),
 		},
-		MaxBodyMemory: 512 << 20,
-		DrainTimeout:  config.Duration(10 * time.Second), Metrics: "127.0.0.1:9464",
+		MaxBodyMemory: 512 << 20, Early200: config.Duration(20 * time.Second),
+		DrainTimeout: config.Duration(10 * time.Second), Metrics: "127.0.0.1:9464",
 		Tenants: []config.Tenant{{MaxWait: config.Duration(30 * time.Second), Tenant: gateway.Tenant{
 			Name: "ci", KeySHA256: "05e7b6173290d3c09874a6b8f6ca15e1e12d25d02ef005e3d7189d02a808c7bb", Weight: 0.5, Priority: "low", RPM: 60, TPM: 1000,
 			Concurrency: 4, MaxCostDay: 2.5, MaxCostMonth: 50, Models: []string{"small", "gpt-4o*"}, MaxQueue: 20, MaxWait: 30 * time.Second,

@@ -152,7 +152,7 @@ func (c *call) settle(attempt int, o *sluice.Outcome) {
 	case proven == ofItem:
 		c.retryRejected(o)
 	case o.Kind.Fatal():
-		o.Elsewhere = proven == undecided && !c.at.Own || len(c.offers(0)) > 0
+		o.Elsewhere = proven == undecided || len(c.offers(0)) > 0
 	case o.TooLarge:
 		o.Elsewhere = c.hasOther()
 	case o.Kind.Throttle():
@@ -268,7 +268,7 @@ func (c *call) offers(tried uint64) []offer {
 	}
 	for _, w := range c.ways {
 		up := r.upstreams[w.Upstream]
-		if (w.Own || up.admitsLocked(now, c.item)) && tried&(1<<w.Upstream) == 0 {
+		if up.admitsLocked(now, c.item) && tried&(1<<w.Upstream) == 0 {
 			all = append(all, offer{Way: w, waiting: up.waiting})
 		}
 	}

@@ -48,7 +48,6 @@ type Way struct {
 	Upstream int
 	Model    string // for the caller only
 	Lane     string // of the upstream's Scheduler
-	Own      bool   // with a key of the caller's, of which the upstream's health says nothing
 
 	Price *pricing.Price // nil is unknown
 }
@@ -197,9 +196,6 @@ func (r *Router) noneLeft(ways []Way) sluice.Outcome {
 
 // learn updates the health of the key and the account by the outcome of an attempt. It returns what a rejection for the key proves.
 func (r *Router) learn(c *call, o *sluice.Outcome) (v verdict) {
-	if c.at.Own {
-		return undecided
-	}
 	now := time.Now()
 	r.mu.Lock()
 	up := r.upstreams[c.at.Upstream]

@@ -64,9 +64,6 @@ func (r *Router) depart(c *call) (ok bool) {
 	defer r.mu.Unlock()
 	r.dequeueLocked(c)
 	c.sent = time.Now()
-	if c.at.Own {
-		return true
-	}
 	c.key, ok = r.upstreams[c.at.Upstream].takeKeyLocked(c.sent, c.item)
 	return ok
 }
