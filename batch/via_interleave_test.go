@@ -17,31 +17,33 @@ import (
 	"github.com/sluice-llm/sluice/sim"
 )
 
-// TestAPartIsMergedNoSoonerThanItsLinesAreRecorded looks at the output when the first file of the part is gone, which is after that.
+// TestAPartIsMergedNoSoonerThanItsLinesAreRecorded looks for the files of the part as each of its lines is recorded.
 func TestAPartIsMergedNoSoonerThanItsLinesAreRecorded(t *testing.T) {
-	const lines = 600
-	f := newFiles(t, chats(lines))
-	cfg, _ := f.viaConfig(t, sim.Config{Batches: sim.Batches{Latency: -1}})
-	cfg.Batches.Poll = 10 * time.Millisecond
-	cfg.OnResult = func(*work.Result) { time.Sleep(20 * time.Millisecond) } // so that recording takes longer than all else
-	left := func() int {
-		all, _ := filepath.Glob(filepath.Join(f.out+batch.BatchesSuffix, "*"))
-		return len(all)
-	}
-	merged := make(chan int, 1)
-	go func() {
-		for most := 0; left() >= most; time.Sleep(time.Millisecond) {
-			most = left()
+	synctest.Test(t, func(t *testing.T) {
+		const lines = 600
+		f := newFiles(t, chats(lines))
+		cfg, _ := f.viaConfig(t, sim.Config{Batches: sim.Batches{Latency: -1}})
+		cfg.Batches.Poll = 10 * time.Millisecond
+		var mu sync.Mutex
+		most := 0 // files of the part that were seen at once
+		cfg.OnResult = func(*work.Result) {
+			defer time.Sleep(20 * time.Millisecond) // so that recording takes longer than all else
+			mu.Lock()
+			defer mu.Unlock()
+			files, _ := filepath.Glob(filepath.Join(f.out+batch.BatchesSuffix, "*"))
+			text, _ := os.ReadFile(f.out)
+			if n := bytes.Count(text, []byte("\n")); len(files) < most && n < lines {
+				t.Errorf("the part was merged when %d of its %d lines were recorded", n, lines)
+			}
+			most = max(most, len(files))
 		}
-		text, _ := os.ReadFile(f.out)
-		merged <- bytes.Count(text, []byte("\n"))
-	}()
-	if rep, err := run(t, cfg); err != nil || rep.Done != lines {
-		t.Fatalf("%+v, %v", rep.Report, err)
-	}
-	if n := <-merged; n != lines {
-		t.Errorf("the part was merged when %d of its %d lines were recorded", n, lines)
-	}
+		if rep, err := run(t, cfg); err != nil || rep.Done != lines {
+			t.Fatalf("%+v, %v", rep.Report, err)
+		}
+		if most == 0 {
+			t.Error("no file of the part was seen")
+		}
+	})
 }
 
 // TestOfALineInTwoPartsTheLaterOneCounts has lines in two parts that wait, as after a kill between another try and the end of

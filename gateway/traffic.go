@@ -13,12 +13,12 @@ import (
 type Traffic struct {
 	ended func(*Record)
 
-	mu            sync.Mutex
-	uses          map[useKey]*Use
-	models        map[string]int // of each tenant
-	times         [slots]TimeTraffic
-	newest        int64 // the last slot of times, in slotTimes since 1970
-	waiting, open int
+	mu      sync.Mutex
+	uses    map[useKey]*Use
+	models  map[string]int // of each tenant
+	times   [slots]TimeTraffic
+	newest  int64 // the last slot of times, in slotTimes since 1970
+	waiting int   // requests, of all uses
 }
 
 type useKey struct{ tenant, model string }
@@ -113,7 +113,7 @@ func (t *Traffic) shiftLocked(u *Use, s stage, n int) {
 	case stageWaiting:
 		u.Waiting, t.waiting = u.Waiting+n, t.waiting+n
 	case stageOpen:
-		u.Open, t.open = u.Open+n, t.open+n
+		u.Open += n
 	}
 }
 
@@ -153,7 +153,7 @@ func (t *Traffic) count(r *Record) {
 // Snapshot returns the counts now.
 func (t *Traffic) Snapshot() TrafficSnapshot {
 	t.mu.Lock()
-	s := TrafficSnapshot{At: time.Now(), Waiting: t.waiting, Open: t.open}
+	s := TrafficSnapshot{At: time.Now(), Waiting: t.waiting}
 	at := t.slotLocked(s.At)
 	at.Waiting = max(at.Waiting, t.waiting)
 	for number := t.newest - int64(slots) + 1; number <= t.newest; number++ {
@@ -161,6 +161,7 @@ func (t *Traffic) Snapshot() TrafficSnapshot {
 	}
 	for u := range maps.Values(t.uses) {
 		s.Uses = append(s.Uses, *u)
+		s.Open += u.Open
 	}
 	t.mu.Unlock()
 	slices.SortFunc(s.Uses, func(a, b Use) int { return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Model, b.Model)) })

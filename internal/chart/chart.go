@@ -87,17 +87,17 @@ func Style() string {
 	return b.String()
 }
 
-// SVG returns a chart as an element of a page that includes Style. The same panels make the same bytes.
-func SVG(panels ...*Panel) string { return draw("", 0, panels) }
+// SVG returns a panel as an element of a page that includes Style. The same panel makes the same bytes.
+func SVG(p *Panel) string { return draw("", 0, p) }
 
-// Write writes a chart as a file of its own. The same panels make the same bytes. It fails if w does.
+// Write writes panels as a file of its own. The same panels make the same bytes. It fails if w does.
 func Write(w io.Writer, panels ...*Panel) error {
-	_, err := io.WriteString(w, draw("<style>"+Style()+"</style>\n", margin, panels))
+	_, err := io.WriteString(w, draw("<style>"+Style()+"</style>\n", margin, panels...))
 	return err
 }
 
 // draw returns panels one below the other, with aligned axes, and paper around them.
-func draw(style string, around float64, panels []*Panel) string {
+func draw(style string, around float64, panels ...*Panel) string {
 	var c canvas
 	left := 26.0 // room for half of the first label of the horizontal axis
 	titles := make([]string, len(panels))

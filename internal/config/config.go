@@ -8,7 +8,6 @@ package config
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -151,9 +150,7 @@ func (f File) parse(name string, data []byte) (File, error) {
 	if err := d.checkSecrets(); err != nil {
 		return File{}, err
 	}
-	if err := d.keepLimits(); err != nil {
-		return File{}, err
-	}
+	d.keepLimits()
 	var own File
 	if err := d.decode(&own); err != nil {
 		return File{}, err
@@ -256,34 +253,15 @@ func (d *document) parse(data []byte) (err error) {
 	return nil
 }
 
-// keepLimits reduces a document that find wrote to its limits. That of a sweep states none: its workers are a concurrency.
-func (d *document) keepLimits() error {
+// keepLimits drops all but the limits of a document that find wrote.
+func (d *document) keepLimits() {
 	m, ok := d.body.(*ast.MappingNode)
 	named := func(name string) func(*ast.MappingValueNode) bool {
 		return func(v *ast.MappingValueNode) bool { return v.Key.GetToken().Value == name }
 	}
-	if !ok || !slices.ContainsFunc(m.Values, named("recommended_workers")) {
-		return nil
+	if ok && slices.ContainsFunc(m.Values, named("recommended_workers")) {
+		m.Values = slices.DeleteFunc(m.Values, func(v *ast.MappingValueNode) bool { return !named("limits")(v) })
 	}
-	var sweep struct {
-		Workers   float64 `yaml:"recommended_workers"`
-		Runs      any     `yaml:"runs"`
-		Provider  string  `yaml:"provider"`
-		Model     string  `yaml:"model"`
-		Timestamp instant `yaml:"timestamp"`
-	}
-	if yaml.NodeToValue(m, &sweep) == nil && sweep.Runs != nil && sweep.Workers > 0 {
-		limit := Limit{Value: sweep.Workers, Source: limits.SourceMeasured, At: sweep.Timestamp.Time}
-		found := Limits{Provider: sweep.Provider, Model: sweep.Model, Each: limits.Each[*Limit]{Concurrency: &limit}}
-		text, err := json.Marshal(map[string]Limits{"limits": found})
-		if err != nil {
-			return err
-		}
-		d.body = nil
-		return d.parse(text)
-	}
-	m.Values = slices.DeleteFunc(m.Values, func(v *ast.MappingValueNode) bool { return !named("limits")(v) })
-	return nil
 }
 
 const (

@@ -416,10 +416,6 @@ func TestADocumentOfFindIsReadForItsLimits(t *testing.T) {
 	if err != nil || f.Limits.RPM.Value != 5 {
 		t.Errorf("%+v, %v", f.Limits, err)
 	}
-	f, err = config.Parse("x.json", []byte(`{"recommended_workers": 9, "max_tested": 12, "runs": [{"workers": 9}], "model": "m", "provider": "openai", "timestamp": "2026-11-21T11:00:00Z"}`))
-	if c := f.Limits.Concurrency; err != nil || c == nil || c.Value != 9 || c.Source != limits.SourceMeasured || c.At.IsZero() || f.Limits.Model != "m" || f.Limits.Provider != "openai" {
-		t.Errorf("of a sweep: %+v, %v", f.Limits, err)
-	}
 	if f, err = config.Parse("x.json", []byte(`{"recommended_workers": 0, "runs": [], "model": "m", "provider": "openai"}`)); err != nil || f.Limits != nil {
 		t.Errorf("of a sweep in which no worker passed: %+v, %v", f.Limits, err)
 	}

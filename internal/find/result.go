@@ -168,27 +168,32 @@ func (f Finding) whole() (value float64, ok bool) {
 // MarshalJSON writes the document: the limits also as --config reads them.
 func (r *Result) MarshalJSON() ([]byte, error) {
 	type fields Result // without this method
+	return json.Marshal(struct {
+		*fields
+		Limits   map[string]any `json:"limits,omitempty"`
+		Findings map[string]any `json:"findings"`
+		TookMS   int64          `json:"took_ms"`
+	}{(*fields)(r), settings(r.Provider, r.Model, r.Findings.Limits), r.Findings.document(r.Timestamp), r.Took.Milliseconds()})
+}
+
+// settings returns limits as --config reads them, nil if none is known.
+func settings(provider, model string, found map[limits.Dimension]Finding) map[string]any {
 	type limit struct {
 		Value      float64       `json:"value"`
 		Source     limits.Source `json:"source"`
 		Confidence float64       `json:"confidence,omitempty"`
 		At         time.Time     `json:"at,omitzero"`
 	}
-	known := map[string]any{"provider": r.Provider, "model": r.Model}
-	for d, f := range r.Findings.Limits {
+	known := map[string]any{"provider": provider, "model": model}
+	for d, f := range found {
 		if value, ok := f.whole(); ok {
 			known[d.String()] = limit{value, f.Source, f.confidence(), f.At.UTC()}
 		}
 	}
 	if len(known) == 2 {
-		known = nil
+		return nil
 	}
-	return json.Marshal(struct {
-		*fields
-		Limits   map[string]any `json:"limits,omitempty"`
-		Findings map[string]any `json:"findings"`
-		TookMS   int64          `json:"took_ms"`
-	}{(*fields)(r), known, r.Findings.document(r.Timestamp), r.Took.Milliseconds()})
+	return known
 }
 
 // document returns all values at an instant, also the unknown ones.

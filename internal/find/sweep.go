@@ -3,11 +3,13 @@ package find
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 // SweepResult is the result of a sweep. Its JSON is the document that sluice find writes.
@@ -23,6 +25,16 @@ type SweepResult struct {
 
 	Spent Spent         `json:"-"`
 	Took  time.Duration `json:"-"`
+}
+
+// MarshalJSON writes the document: the workers are also a limit, as --config reads it.
+func (r *SweepResult) MarshalJSON() ([]byte, error) {
+	type fields SweepResult // without this method
+	found := map[limits.Dimension]Finding{limits.Concurrency: {Value: float64(r.Recommended), Margin: 1, Source: limits.SourceMeasured, At: r.Timestamp}}
+	return json.Marshal(struct {
+		*fields
+		Limits map[string]any `json:"limits,omitempty"`
+	}{(*fields)(r), settings(r.Provider, r.Model, found)})
 }
 
 // SweepRun is a number of prompts sent by a number of workers.

@@ -348,6 +348,8 @@ func TestSweepResultIsJSONWithAllFields(t *testing.T) {
 			"recommended_workers": 2., "max_tested": 3., "model": "m", "provider": "openai",
 			"timestamp": time.Now().UTC().Format("2006-01-02T15:04:05.999Z07:00"),
 			"settings":  map[string]any{"max_workers": 9., "min_output_tokens": 500., "prompt_file": "built-in"},
+			"limits": map[string]any{"provider": "openai", "model": "m", "concurrency": map[string]any{"value": 2., "source": "measured",
+				"at": got["timestamp"]}},
 		}, got); diff != "" {
 			t.Error(diff)
 		}
