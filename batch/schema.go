@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -18,12 +17,7 @@ import (
 )
 
 // Schema is a JSON Schema that answers are checked against. Make one with ParseSchema; it is safe for concurrent use.
-type Schema struct {
-	doc any
-
-	mu   sync.Mutex
-	free []*checker // as many as there were checks at once
-}
+type Schema struct{ compiled *jsonschema.Schema }
 
 // SchemaError says what is wrong with a schema, and where.
 type SchemaError struct {
@@ -80,11 +74,16 @@ func ParseSchema(doc []byte) (s *Schema, err error) {
 	if deeper(value, mostNested) {
 		return nil, &SchemaError{Err: fmt.Errorf("is nested deeper than %d levels", mostNested)}
 	}
-	first, err := newChecker(value)
-	if err != nil {
-		return nil, err
+	c := jsonschema.NewCompiler()
+	c.UseLoader(closed{})
+	if err := c.AddResource(schemaURL, value); err != nil {
+		return nil, &SchemaError{Err: err}
 	}
-	return &Schema{doc: value, free: []*checker{first}}, nil
+	compiled, err := c.Compile(schemaURL)
+	if err != nil {
+		return nil, schemaError(err, value)
+	}
+	return &Schema{compiled}, nil
 }
 
 // mostNested is how deeply a schema may be nested: compiling one takes the cube of that.
@@ -224,21 +223,12 @@ func (s *Schema) check(doc []byte) (err error) {
 	case d.monstrous:
 		return fmt.Errorf("the answer has a number beyond 1e%d", mostExponent)
 	}
-	c, err := s.take()
-	if err != nil {
-		return err
-	}
-	defer s.give(c)
 	defer func() {
-		switch r := recover(); r {
-		case nil:
-		case errSteps:
-			err = errSteps
-		default: // of the library: one answer must not end the run
+		if recover() != nil { // in the library: one response must not end the run
 			err = errors.New("the answer cannot be checked against the schema")
 		}
 	}()
-	err = c.validate(value, leastSteps+stepsPerByte*len(doc))
+	err = s.compiled.Validate(value)
 	if v, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
 		return fmt.Errorf("the answer does not fit the schema: %s", faults(v))
 	}
