@@ -59,8 +59,7 @@ type Config struct {
 type Cluster struct {
 	cfg    Config
 	at     endpoint
-	client connection // counts scripts and commands
-	counts counts
+	client connection
 	engine Engine
 	member string // names this process among the members
 	terms  terms  // of the ends of a batch; zero: the usual
@@ -97,8 +96,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 
 // open checks what Redis can do.
 func open(ctx context.Context, cfg Config, at endpoint, client connection) (*Cluster, error) {
-	c := &Cluster{cfg: cfg, at: at, member: newMember()}
-	c.client = counted{client, &c.counts}
+	c := &Cluster{cfg: cfg, at: at, member: newMember(), client: client}
 	if err := c.check(ctx); err != nil {
 		c.client.close()
 		return nil, at.explain(ctx, err)

@@ -16,7 +16,6 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/gateway"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -42,10 +41,8 @@ func exported(t *testing.T) map[string]map[string][]string {
 		Kind: gateway.KindOK, Tries: 1, Wait: time.Second, First: time.Second, Latency: time.Minute, Usage: sluice.Usage{Input: 1, Output: 2},
 	})
 	g.Ended(&gateway.Record{Kind: "forbidden"})
-	e := telemetry.NewEngine()
-	e.SetEngine(func() cluster.Stats { return cluster.Stats{Up: true} })
 	w := httptest.NewRecorder()
-	telemetry.Handler(m, g, e).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	telemetry.Handler(m, g).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	all := map[string]map[string][]string{"up": {}}
 	label := regexp.MustCompile(`(\w+)="([^"]*)"`)
 	for _, line := range regexp.MustCompile(`(?m)^(\w+)(?:\{(.*)\})? \S+$`).FindAllStringSubmatch(w.Body.String(), -1) {

@@ -59,7 +59,6 @@ func (f *watchFlags) check() error {
 type watch struct {
 	s          *streams
 	metrics    *telemetry.Metrics // nil: nobody asks for them
-	engine     *telemetry.Engine
 	collectors []prometheus.Collector
 	server     *telemetry.Server
 	otel       *telemetry.OTel
@@ -71,14 +70,14 @@ type watch struct {
 
 // open begins to tell what the flags and the environment ask for, and more beside the metrics. A gateway calls serve itself.
 func (f *watchFlags) open(ctx context.Context, s *streams, more ...prometheus.Collector) (*watch, error) {
-	w := &watch{s: s, engine: telemetry.NewEngine()}
+	w := &watch{s: s}
 	switch {
 	case len(more) > 0: // a gateway, which has no items, and a way of its own to them
 		w.metrics = telemetry.NewLaneMetrics(w.snapshot)
 	case f.metrics != "":
 		w.metrics = telemetry.NewMetrics(w.snapshot)
 	}
-	w.collectors = append(more, w.metrics, w.engine)
+	w.collectors = append(more, w.metrics)
 	if f.metrics != "" && len(more) == 0 {
 		if err := w.serve(f.metrics, nil); err != nil {
 			return nil, err
@@ -162,9 +161,6 @@ func (w *watch) of(a *accounts) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.look, w.accounts = a.Snapshot, a
-	if a.shared != nil {
-		w.engine.SetEngine(a.shared.cluster.Stats)
-	}
 }
 
 // at has the watch ask how the run's Scheduler stands.
