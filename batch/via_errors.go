@@ -39,7 +39,7 @@ func (e *PendingError) Error() string {
 // Hint says what can be done.
 func (e *PendingError) Hint() string {
 	if e.LeftOut > 0 {
-		return "run it with the lines that it was begun with: the same --max-items, or none"
+		return "run it with the same input and --max-items; --redo changed drops the results of removed items"
 	}
 	if e.Lost == e.Parts {
 		return "the provider does not have them any more: --batch --redo lost pays for them again, and --cancel --redo lost gives them up"

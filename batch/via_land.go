@@ -59,7 +59,7 @@ func (f *viaFeed) take(m *merging, r *parts.Result) error {
 		return err
 	}
 	c, ok := item.Data.(*call)
-	if !ok || item.Hash != r.Member.Hash {
+	if !ok || item.Hash != r.Member.Hash && f.batch.cfg.Changed != ChangedKeep {
 		return nil // only half of its hash is the line's
 	}
 	held := line.held
@@ -73,7 +73,7 @@ func (f *viaFeed) take(m *merging, r *parts.Result) error {
 		f.batch.learn(&item, item.Cost, o.Usage)
 	}
 	f.settle(held, &item, result.Status, &o)
-	return f.judged(m, &item, c, result, &o)
+	return f.judged(m, &item, r.Member.Hash, c, result, &o)
 }
 
 // judge says what an answer means, as for a live one.
@@ -113,7 +113,7 @@ func (f *viaFeed) notRun(item *work.Item) error {
 }
 
 // judged has an answer recorded, or another try made.
-func (f *viaFeed) judged(m *merging, item *work.Item, c *call, result work.Result, o *sluice.Outcome) error {
+func (f *viaFeed) judged(m *merging, item *work.Item, sent work.Hash, c *call, result work.Result, o *sluice.Outcome) error {
 	tally := f.count(m, item, o)
 	if o.Kind.Fatal() { // no other call would do better: what is recorded of it would say that of the line
 		f.finished = true
@@ -150,6 +150,7 @@ func (f *viaFeed) judged(m *merging, item *work.Item, c *call, result work.Resul
 		bill.estimate(f.batch.estimateAt(item, item.Cost, 1, p, together))
 		bill.complete(&result)
 	}
+	item.Hash = sent
 	g := &given{result: result, merging: m, size: len(result.Payload) + item.Size}
 	g.result.Data = &Batched{Batch: m.status.Batch, account: c.account}
 	if o.Kind != sluice.OK {
@@ -218,7 +219,7 @@ func (f *viaFeed) sweep() (moved int, err error) {
 		default:
 			moved++
 			o := &sluice.Outcome{Kind: sluice.ServerError, Err: errNoResult, Unsent: true}
-			err = f.judged(&merging{}, &item, c, work.Result{}, o)
+			err = f.judged(&merging{}, &item, item.Hash, c, work.Result{}, o)
 		}
 		if err != nil {
 			return moved, err

@@ -4,16 +4,18 @@ import (
 	"slices"
 
 	"github.com/sluice-llm/sluice/internal/parts"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
-// match finds the lines of the requests that earlier processes left in parts. It refuses a run that leaves some of them out:
-// their answers would be lost, also those that are there by the time they are called off.
+// match finds the items of the requests that earlier processes left in parts. It refuses a run without some of them, or with
+// other requests under their ids, unless Changed drops or keeps their results: they are paid for.
 func (v *via) match() error {
 	if v == nil {
 		return nil
 	}
 	in := v.batch.input
 	v.lines = make([]viaLine, in.index.Span())
+	changed := ChangedError{Path: in.cfg.Input, Array: in.array}
 	dropped, leftOut, last := 0, 0, (*parts.Part)(nil)
 	for m, p := range v.desk.Members() {
 		if p != last {
@@ -21,11 +23,15 @@ func (v *via) match() error {
 		}
 		number, ok := in.index.Find([]byte(m.ID))
 		switch {
-		case !ok && in.cfg.Limit > 0:
-			leftOut++
-			continue
-		case !ok || !in.index.Same(number, m.Hash):
+		case ok && v.same(number, m.Hash):
+		case v.batch.cfg.Changed == ChangedRedo && (ok || in.cfg.Limit == 0):
 			dropped++
+			continue
+		case ok:
+			changed.Add(number+1, m.ID)
+			continue
+		default:
+			leftOut++
 			continue
 		}
 		line := &v.lines[number]
@@ -38,15 +44,23 @@ func (v *via) match() error {
 	if err := v.desk.Err(); err != nil {
 		return runError(err)
 	}
+	if err := changed.Err(); err != nil {
+		return err
+	}
 	if leftOut > 0 {
 		e := pendingOf(in.cfg.Output, v.desk.Status())
 		e.LeftOut = leftOut
 		return e
 	}
 	if dropped > 0 {
-		v.batch.log.Warn("answers of pending batches are dropped: the input no longer has their lines as they were", "requests", dropped)
+		v.batch.log.Warn("results of pending batches are dropped: the input does not have their requests", "requests", dropped)
 	}
 	return nil
+}
+
+// same reports whether a pending request counts as that of an item.
+func (v *via) same(number int, hash work.Hash) bool {
+	return v.batch.cfg.Changed == ChangedKeep || v.batch.input.index.Same(number, hash)
 }
 
 // supersedes reports whether a recorded failure is older than what is pending for its line: it is not what came of that.
@@ -105,7 +119,7 @@ func (v *via) matched() {
 // lineOf returns the number of the line that a result is for; false of one that nobody waits for.
 func (v *via) lineOf(p *parts.Part, m *parts.Member) (number int, ok bool) {
 	in := v.batch.input
-	if number, ok = in.index.Find([]byte(m.ID)); !ok || !in.index.Same(number, m.Hash) {
+	if number, ok = in.index.Find([]byte(m.ID)); !ok || !v.same(number, m.Hash) {
 		return 0, false
 	}
 	if v.twice.Has(number) && v.parts[v.lines[number].part] != p && slices.Contains(v.parts[:v.left], p) {

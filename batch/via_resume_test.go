@@ -59,8 +59,11 @@ func TestARunGoesOnWithWhatIsPending(t *testing.T) {
 		if !ok || pending.Lines != 50 || pending.Parts != 3 || !slices.Equal(pending.Accounts, []string{"sim"}) || !strings.Contains(pending.Hint(), "--cancel") {
 			t.Fatalf("a live run: %v", err)
 		}
+		if _, err := batch.Open(cfg); !changedLine(err, 7) {
+			t.Fatalf("with a changed item: %v", err)
+		}
 		var log strings.Builder
-		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		cfg.Logger, cfg.Changed = slog.New(slog.NewTextHandler(&log, nil)), batch.ChangedRedo
 		rep, err := run(t, cfg)
 		if err != nil || rep.Done != 50 {
 			t.Fatalf("%+v, %v", rep.Report, err)
@@ -75,6 +78,28 @@ func TestARunGoesOnWithWhatIsPending(t *testing.T) {
 		f.tidy(t)
 		if rep, err := run(t, live); err != nil || rep.Already != 50 {
 			t.Errorf("a live run after it: %+v, %v", rep, err)
+		}
+	})
+}
+
+func changedLine(err error, line int) bool {
+	changed, ok := errors.AsType[*batch.ChangedError](err)
+	return ok && slices.Equal(changed.Lines, []int{line})
+}
+
+func TestPendingResultsOfChangedRequestsCanBeKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFiles(t, chats(20))
+		cfg, sent := f.viaConfig(t, hour())
+		abandon(t, cfg, 10*time.Minute)
+		f.input(t, strings.Replace(chats(20), "What is 7?", "What is seven?", 1))
+		cfg.Changed = batch.ChangedKeep
+		if rep, err := run(t, cfg); err != nil || rep.Done != 20 || sent.count(batchMade) != 1 {
+			t.Fatalf("%+v, %d batches, %v", rep.Report, sent.count(batchMade), err)
+		}
+		cfg.Changed = batch.ChangedRefused
+		if _, err := batch.Open(cfg); !changedLine(err, 7) {
+			t.Errorf("the result kept the hash of another request: %v", err)
 		}
 	})
 }
