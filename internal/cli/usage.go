@@ -89,22 +89,13 @@ func flagHelp(cmd *cobra.Command, brief bool) string {
 		if f.Name == "help" || brief && !common {
 			return
 		}
-		left := "      --" + f.Name
-		if f.Shorthand != "" {
-			left = "  -" + f.Shorthand + ", --" + f.Name
+		left, right := flagTexts(f)
+		if f.Shorthand == "" {
+			left = "    " + left
 		}
-		if f.NoOptDefVal == "" {
-			metavar := f.Value.Type()
-			if own := f.Annotations[metavarOf]; own != nil {
-				metavar = own[0]
-			}
-			left += " " + metavar
-		}
-		right := f.Usage
+		left = "  " + left
 		if brief {
 			right, _, _ = strings.Cut(right, " (default: ")
-		} else if f.DefValue != "" && f.NoOptDefVal == "" && !strings.Contains(right, "(default: ") {
-			right += " (default: " + f.DefValue + ")"
 		}
 		group := "Flags"
 		if own := f.Annotations[groupOf]; own != nil {
@@ -130,6 +121,25 @@ func flagHelp(cmd *cobra.Command, brief bool) string {
 		fmt.Fprintf(&b, "%-*s  %s\n", width, l.left, l.right)
 	}
 	return b.String()
+}
+
+// flagTexts returns a flag with its letter and metavar, and its description with its default.
+func flagTexts(f *pflag.Flag) (name, text string) {
+	name, text = "--"+f.Name, f.Usage
+	if f.Shorthand != "" {
+		name = "-" + f.Shorthand + ", " + name
+	}
+	if f.NoOptDefVal != "" {
+		return name, text
+	}
+	metavar := f.Value.Type()
+	if own := f.Annotations[metavarOf]; own != nil {
+		metavar = own[0]
+	}
+	if f.DefValue != "" && !strings.Contains(text, "(default: ") {
+		text += " (default: " + f.DefValue + ")"
+	}
+	return name + " " + metavar, text
 }
 
 // noCommand refuses arguments of the root, which are no command of it.

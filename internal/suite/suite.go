@@ -45,3 +45,17 @@ func InMemory() {
 		os.Setenv("TMPDIR", memory)
 	}
 }
+
+// Generated compares a generated document with the file. With SLUICE_TEST_WRITE set, as by go generate, it writes the file.
+func Generated(t testing.TB, path, text string) {
+	t.Helper()
+	if os.Getenv("SLUICE_TEST_WRITE") != "" {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if b, err := os.ReadFile(path); err != nil || string(b) != text {
+		t.Errorf("%s is not up to date: run go generate ./... (%v)", path, err)
+	}
+}

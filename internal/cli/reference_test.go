@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice/internal/suite"
+)
+
+//go:generate env SLUICE_TEST_WRITE=1 go test -count=1 -run TestReferenceOfCommands .
+
+func TestReferenceOfCommands(t *testing.T) {
+	var b strings.Builder
+	root := newRoot(newStreams(nil, strings.NewReader(""), &b, &b))
+	b.WriteString("# Commands\n\nThis page has all commands and flags. `sluice COMMAND --help` prints the same text.\n\n")
+	b.WriteString("| command | purpose |\n|---|---|\n")
+	var commands []*cobra.Command
+	for _, group := range root.Groups() {
+		for _, cmd := range root.Commands() {
+			if cmd.GroupID == group.ID && cmd.IsAvailableCommand() && cmd.Name() != "help" && cmd.Name() != "completion" {
+				commands = append(commands, cmd)
+				for _, sub := range cmd.Commands() {
+					if sub.IsAvailableCommand() {
+						commands = append(commands, sub)
+					}
+				}
+			}
+		}
+	}
+	for _, cmd := range commands {
+		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", cmd.CommandPath(), strings.ReplaceAll(cmd.CommandPath(), " ", "-"), cmd.Short)
+	}
+	for _, cmd := range commands {
+		reference(&b, cmd)
+	}
+	suite.Generated(t, "../../docs/reference/commands.md", b.String())
+}
+
+// reference writes the section of a command.
+func reference(b *strings.Builder, cmd *cobra.Command) {
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\nUsage: `%s`\n", cmd.CommandPath(), cmp.Or(cmd.Long, cmd.Short), cmd.UseLine())
+	if cmd.HasExample() {
+		fmt.Fprintf(b, "\n```text\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(cmd.Example, "  "), "\n  ", "\n"))
+	}
+	group := ""
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Name == "help" {
+			return
+		}
+		title := "Flags"
+		if own := f.Annotations[groupOf]; own != nil {
+			title = own[0]
+		}
+		if title != group {
+			group = title
+			fmt.Fprintf(b, "\n| %s | |\n|---|---|\n", strings.ToLower(group))
+		}
+		name, text := flagTexts(f)
+		fmt.Fprintf(b, "| `%s` | %s |\n", strings.ReplaceAll(name, "|", "\\|"), strings.ReplaceAll(text, "|", "\\|"))
+	})
+}
