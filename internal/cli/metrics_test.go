@@ -111,7 +111,7 @@ func TestTheMetricsOfARunAreServedWhileItGoesOn(t *testing.T) {
 		_, text := get(base+"/metrics", "")
 		return !slices.ContainsFunc([]string{
 			`sluice_items_total{kind="ok",lane="m"} 29`, `sluice_in_flight{lane="m"} 1`, `sluice_waiting{lane="m"} 0`, `sluice_input_items 30`,
-			`sluice_items_left 1`, `sluice_attempts_total{kind="ok",lane="m"} 29`, `sluice_tokens_total{direction="output",lane="m"} 290`,
+			`sluice_items_remaining 1`, `sluice_attempts_total{kind="ok",lane="m"} 29`, `sluice_tokens_total{direction="output",lane="m"} 290`,
 			`sluice_wait_seconds_count{lane="m"} 30`, `sluice_call_duration_seconds_count{lane="m"} 29`,
 			`# TYPE sluice_items_total counter`, `go_goroutines `, `process_start_time_seconds `,
 		}, func(want string) bool { return !strings.Contains(text, want) })

@@ -102,7 +102,7 @@ func TestTheGatewayServesItsMetrics(t *testing.T) {
 	_, text := get(local+"/metrics", "")
 	for _, want := range []string{
 		`sluice_gateway_requests_total{kind="ok",model="m",tenant="none"} 1`, `sluice_gateway_refusals_total{reason="model_not_found",tenant="none"} 1`,
-		`sluice_in_flight{lane="house: m"} 0`, `sluice_slots{lane="house: m"} 1`, `gen_ai_client_token_usage_sum{`, `go_goroutines`,
+		`sluice_in_flight{lane="house: m"} 0`, `sluice_concurrency{lane="house: m"} 1`, `gen_ai_client_token_usage_sum{`, `go_goroutines`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in %s", want, text)

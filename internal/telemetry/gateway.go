@@ -57,27 +57,27 @@ func NewGateway(snapshot func() gateway.TrafficSnapshot, conventional func(provi
 	return &Gateway{
 		snapshot: snapshot, conventional: conventional, tenants: newTable(same, others), models: newTable(same, others),
 
-		requests:   counter("requests_total", "Requests that ended, by how.", "kind", "tenant", "model"),
-		admissions: counter("admissions_total", "Calls that were sent to an upstream.", "tenant", "model"),
-		refusals:   counter("refusals_total", "Requests that the gateway itself refused, by why.", "reason", "tenant"),
-		tokens:     counter("tokens_total", "Tokens of calls, over all their tries.", "direction", "tenant", "model"),
-		cost:       counter("cost_usd_total", "US dollars that calls cost, as far as prices are known.", "tenant", "model"),
-		estimated:  counter("cost_estimated_usd_total", "The part of the cost that is an estimate, as no answer states the usage.", "tenant", "model"),
+		requests:   counter("requests_total", "Requests that ended, by kind of result.", "kind", "tenant", "model"),
+		admissions: counter("admissions_total", "Requests that were sent to an upstream.", "tenant", "model"),
+		refusals:   counter("refusals_total", "Requests that the gateway itself rejected, by reason.", "reason", "tenant"),
+		tokens:     counter("tokens_total", "Tokens of requests, over all attempts.", "direction", "tenant", "model"),
+		cost:       counter("cost_usd_total", "Cost of requests in US dollars, as far as prices are known.", "tenant", "model"),
+		estimated:  counter("cost_estimated_usd_total", "Estimated part of the cost: the response states no usage.", "tenant", "model"),
 		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "sluice", Subsystem: "gateway", Name: "wait_seconds", Help: "How long calls waited for their turn, over all their tries.", Buckets: waitBuckets(),
+			Namespace: "sluice", Subsystem: "gateway", Name: "wait_seconds", Help: "Time that requests waited, over all attempts.", Buckets: waitBuckets(),
 		}, []string{"tenant", "model"}),
 
 		usage: genAI("client_token_usage", "Number of input and output tokens used.",
 			[]float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864}, "gen_ai_token_type"),
 		duration: genAI("client_operation_duration_seconds", "GenAI operation duration.",
 			[]float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92}, "error_type"),
-		first: genAI("server_time_to_first_token_seconds", "Time until the answer of a stream began.",
+		first: genAI("server_time_to_first_token_seconds", "Time until the first token of a stream.",
 			[]float64{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10}),
-		each: genAI("server_time_per_output_token_seconds", "Time per output token of a stream, after the answer began.",
+		each: genAI("server_time_per_output_token_seconds", "Time per output token of a stream after the first token.",
 			[]float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5}),
 
-		waiting: prometheus.NewDesc("sluice_gateway_waiting", "Calls that wait for their turn.", []string{"tenant"}, nil),
-		open:    prometheus.NewDesc("sluice_gateway_open", "Calls that an upstream has.", []string{"tenant"}, nil),
+		waiting: prometheus.NewDesc("sluice_gateway_waiting", "Requests that wait.", []string{"tenant"}, nil),
+		open:    prometheus.NewDesc("sluice_gateway_open", "Requests in flight at upstreams.", []string{"tenant"}, nil),
 	}
 }
 

@@ -18,17 +18,17 @@ func newGauges() gauges {
 		return prometheus.NewDesc("sluice_"+name, help, labels, nil)
 	}
 	return gauges{
-		inFlight: desc("in_flight", "Calls that are open.", "lane"),
-		waiting:  desc("waiting", "Calls that wait for their turn.", "lane"),
-		slots:    desc("slots", "How many calls may be open now.", "lane"),
-		paused:   desc("paused", "1 while the lane pauses.", "lane"),
-		until:    desc("cooldown_until_timestamp_seconds", "When the lane's pause ends, as Unix time; 0 while there is none.", "lane"),
-		breaker:  desc("breaker_open", "1 while the lane's circuit breaker is open: the provider keeps failing.", "lane"),
-		limit:    desc("limit", "A limit of the provider, per minute or per day, as it is believed to be.", "dimension", "lane"),
-		source:   desc("limit_info", "Where a limit is known from; the value is 1.", "dimension", "source", "lane"),
-		level:    desc("budget_level", "What is left of a limit now, as it is believed to be; absent where others share it.", "dimension", "lane"),
-		input:    desc("input_items", "Items of the input, as far as it was read."),
-		left:     desc("items_left", "Items of the input that are not recorded yet."),
+		inFlight: desc("in_flight", "Requests in flight.", "lane"),
+		waiting:  desc("waiting", "Requests that wait.", "lane"),
+		slots:    desc("concurrency", "Current limit of requests in flight.", "lane"),
+		paused:   desc("paused", "1 during a cooldown, otherwise 0.", "lane"),
+		until:    desc("cooldown_until_timestamp_seconds", "Unix time of the end of the cooldown; 0 if there is none.", "lane"),
+		breaker:  desc("breaker_open", "1 while the circuit breaker is open, because the provider keeps failing.", "lane"),
+		limit:    desc("limit", "Limit of the provider per minute or per day, as Sluice estimates it.", "dimension", "lane"),
+		source:   desc("limit_info", "Source of a limit. The value is 1.", "dimension", "source", "lane"),
+		level:    desc("limit_level", "Remaining amount of a limit, as Sluice estimates it. Missing if instances share the limit.", "dimension", "lane"),
+		input:    desc("input_items", "Items of the input that were read."),
+		left:     desc("items_remaining", "Items of the input without a result."),
 	}
 }
 

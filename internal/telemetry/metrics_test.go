@@ -187,7 +187,7 @@ func checkAgreement(t *testing.T, end samples, r *rig, rep, short batch.Report) 
 		{"sluice_items_reused_total", `lane="cached"`, 1},
 		{"sluice_in_flight", "", 0},
 		{"sluice_waiting", "", 0},
-		{"sluice_items_left", "", float64(short.Left())},
+		{"sluice_items_remaining", "", float64(short.Left())},
 		{"sluice_input_items", "", float64(short.Total)},
 	} {
 		if got := end.sum(want.name, want.with); math.Abs(got-want.value) > 1e-9 {
@@ -227,7 +227,7 @@ func TestLanesBeyondAHundredAreOthers(t *testing.T) {
 	for name, want := range map[string]float64{
 		`sluice_items_total{kind="ok",lane="other"}`:        900,
 		`sluice_in_flight{lane="other"}`:                    900,
-		`sluice_slots{lane="other"}`:                        1800,
+		`sluice_concurrency{lane="other"}`:                        1800,
 		`sluice_breaker_open{lane="other"}`:                 900,
 		`sluice_limit{dimension="rpm",lane="other"}`:        900 * 60,
 		`sluice_items_total{kind="ok",lane="model-99"}`:     1,
