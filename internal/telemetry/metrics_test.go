@@ -227,7 +227,7 @@ func TestLanesBeyondAHundredAreOthers(t *testing.T) {
 	for name, want := range map[string]float64{
 		`sluice_items_total{kind="ok",lane="other"}`:        900,
 		`sluice_in_flight{lane="other"}`:                    900,
-		`sluice_concurrency{lane="other"}`:                        1800,
+		`sluice_concurrency{lane="other"}`:                  1800,
 		`sluice_breaker_open{lane="other"}`:                 900,
 		`sluice_limit{dimension="rpm",lane="other"}`:        900 * 60,
 		`sluice_items_total{kind="ok",lane="model-99"}`:     1,
