@@ -64,13 +64,13 @@ func (o *serveOptions) settings(from *settings, keyed bool) (serveSettings, erro
 		{"queue-timeout", "deadlines.queue", d.Queue != 0, func() { all.deadlines.Queue = time.Duration(d.Queue) }},
 		{"drain-timeout", "drain_timeout", file.DrainTimeout != 0, func() { all.drain = time.Duration(file.DrainTimeout) }},
 		{"metrics", "metrics", file.Metrics != "", func() { all.watch.metrics = file.Metrics }},
-		{"access-log", "access_log", file.AccessLog != "", func() { all.access = from.beside(file.AccessLog) }},
-		{"events", "events", file.Events != "", func() { all.events = from.beside(file.Events) }},
+		{"access-log", "access_log", file.AccessLog != "", func() { all.access = from.beside("serve.access_log", file.AccessLog) }},
+		{"events", "events", file.Events != "", func() { all.events = from.beside("serve.events", file.Events) }},
 		{"redis", "redis", file.Redis != "", func() { all.redis = file.Redis }},
 	} {
 		switch {
 		case f.stated && o.given(f.flag):
-			from.note(fmt.Sprintf("--%s wins over serve.%s of %s", f.flag, f.field, from.file.Name))
+			from.note(fmt.Sprintf("--%s wins over serve.%s of %s", f.flag, f.field, from.file.NameOf("serve."+f.field)))
 		case f.stated:
 			f.take()
 			all.filed = append(all.filed, f.field)
@@ -79,12 +79,12 @@ func (o *serveOptions) settings(from *settings, keyed bool) (serveSettings, erro
 	return all, all.check(&from.file, keyed)
 }
 
-// beside is a path that the settings name: a relative one begins where they are. "-" is none.
-func (s *settings) beside(path string) string {
+// beside is a path that a field of the settings names: a relative one begins where its file is. "-" is none.
+func (s *settings) beside(field, path string) string {
 	if path == "-" || filepath.IsAbs(path) {
 		return path
 	}
-	return filepath.Join(filepath.Dir(s.file.Name), path)
+	return filepath.Join(filepath.Dir(s.file.NameOf(field)), path)
 }
 
 // names are those by which the gateway may be addressed: the hosts, and the one at which it listens.
