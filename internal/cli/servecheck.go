@@ -75,8 +75,10 @@ func (r *serving) check() error {
 	if r.o.json {
 		return r.s.printJSON(doc)
 	}
-	doc.print(func(format string, args ...any) { fmt.Fprintf(r.s.out, format, args...) })
-	return nil
+	var b strings.Builder
+	doc.print(func(format string, args ...any) { fmt.Fprintf(&b, format, args...) })
+	_, err = fmt.Fprint(r.s.out, b.String())
+	return err
 }
 
 // describe says what is served. The file is that of the settings, as it was read.
