@@ -90,7 +90,7 @@ func (r *serving) keep(s *serveSettings) {
 		now, next *string
 	}{
 		{"listen", &r.settings.listen, &s.listen}, {"metrics", &r.settings.watch.metrics, &s.watch.metrics},
-		{"access_log", &r.settings.access, &s.access}, {"events", &r.settings.events, &s.events},
+		{"access_log", &r.settings.access, &s.access}, {"events", &r.settings.watch.events, &s.watch.events},
 		{"redis", &r.settings.redis, &s.redis},
 	} {
 		if *fixed.now != *fixed.next {
