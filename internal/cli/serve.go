@@ -101,7 +101,7 @@ func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
 	}
 	r.accounts.pool, r.accounts.dry = r.pool, o.check
 	defer func() { err = cmp.Or(err, r.close()) }()
-	if r.settings, err = o.settings(r.accounts.settings, false); err != nil {
+	if r.settings, err = o.settings(r.accounts.settings); err != nil {
 		return err
 	}
 	if err := r.openTenants(); err != nil {

@@ -107,7 +107,11 @@ func (r *serving) prepare() (*accounts, *serveSettings, error) {
 	if err != nil {
 		return next, nil, err
 	}
-	s, err := r.o.settings(next.settings, r.tenants.Keyed())
+	s, err := r.o.settings(next.settings)
+	if err == nil && len(s.tenants) == 0 && r.tenants.Keyed() {
+		err = usageError(next.settings.file.At("serve.tenants", errors.New("no tenant is listed any more")),
+			"list a tenant, or restart the gateway to serve clients without a key")
+	}
 	if err == nil {
 		err = r.openUpstreams(next, &s)
 	}

@@ -40,7 +40,7 @@ type serveSettings struct {
 }
 
 // settings are those of the flags over those of the file.
-func (o *serveOptions) settings(from *settings, keyed bool) (serveSettings, error) {
+func (o *serveOptions) settings(from *settings) (serveSettings, error) {
 	all, file := o.told, cmp.Or(from.file.Serve, &config.Serve{})
 	d := &file.Deadlines
 	all.models, all.failClosed = file.Models, file.FailClosed
@@ -77,7 +77,7 @@ func (o *serveOptions) settings(from *settings, keyed bool) (serveSettings, erro
 	if all.watch.metrics == all.listen && !strings.HasSuffix(all.listen, ":0") && o.setsMetrics(&all) {
 		return all, usageError(fmt.Errorf("--listen and --metrics are the same address %s", all.listen), "give each an address of its own")
 	}
-	return all, all.check(from, keyed)
+	return all, all.check(from)
 }
 
 // setsMetrics reports whether a flag or the file chose the address of metrics.
@@ -109,8 +109,8 @@ func (s *serveSettings) dashboard() bool {
 	return err == nil && (host == "" || host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified()))
 }
 
-// check refuses what can be seen to be wrong before anything is opened. If keyed, clients need a key also without tenants.
-func (s *serveSettings) check(from *settings, keyed bool) error {
+// check refuses what can be seen to be wrong before anything is opened.
+func (s *serveSettings) check(from *settings) error {
 	file := &from.file
 	if s.deadlines.Queue <= 0 || s.drain < 0 {
 		return usageError(errors.New("--queue-timeout must be above zero, and --drain-timeout not below it"), "give times such as --queue-timeout 5m")
@@ -135,7 +135,7 @@ func (s *serveSettings) check(from *settings, keyed bool) error {
 		return usageError(fmt.Errorf("--listen %s is not an address", s.listen), "give a host and a port, such as --listen 127.0.0.1:8787")
 	}
 	host, _, _ := net.SplitHostPort(s.listen)
-	if ip := net.ParseIP(host); !keyed && len(s.tenants) == 0 && (host == "" || ip != nil && !ip.IsLoopback()) {
+	if ip := net.ParseIP(host); len(s.tenants) == 0 && (host == "" || ip != nil && !ip.IsLoopback()) {
 		return openToOthers(file, s.listen)
 	}
 	if len(s.tenants) > 0 && stateDir(provider.Provider{}) == "" {
