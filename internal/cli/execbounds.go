@@ -33,7 +33,7 @@ func (b *execBounds) count(r *work.Result) error {
 		tooMany = true
 	}
 	if tooMany {
-		return &boundError{fmt.Sprintf("--max-failures: %s failed", count(b.failed, "item"))}
+		return &boundError{fmt.Sprintf("stopped by --max-failures %s", b.failures.text)} // open commands can fail after that
 	}
 	return nil
 }

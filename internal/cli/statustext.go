@@ -21,8 +21,12 @@ func (st *runStatus) block(now time.Time) []string {
 
 // word is the run's status for people.
 func (st *runStatus) word() string {
-	if st.Status == string(work.CalledOff) {
+	failed := failures(st.State)
+	switch {
+	case st.Status == string(work.CalledOff):
 		return "called off"
+	case st.Status == string(work.Completed) && failed > 0:
+		return st.Status + " with " + count(failed, "failed item")
 	}
 	return st.Status
 }
@@ -75,7 +79,7 @@ func (st *runStatus) stateRows(row func(name, format string, args ...any), now t
 	if going && s.Outlook != "" {
 		row("outlook", "%s", s.Outlook)
 	}
-	row("throttled", "%s, paused %s", prose.Times(s.Throttles), prose.Times(s.PauseCount))
+	row("limits", "rate-limited %s, paused %s", prose.Times(s.Throttles), prose.Times(s.PauseCount))
 	row("tokens", "%s in, %s out", group(s.InputTokens), group(s.OutputTokens))
 	row("updated", "%s ago", span(now.Sub(s.UpdatedAt)))
 }
@@ -84,7 +88,7 @@ func (st *runStatus) stateRows(row func(name, format string, args ...any), now t
 func (st *runStatus) line(now time.Time) string {
 	s := st.State
 	text := fmt.Sprintf("%s: %s, %s", st.Output, st.word(), counted(st.done(), s.Total))
-	if n := failures(s); n > 0 {
+	if n := failures(s); n > 0 && st.Status != string(work.Completed) {
 		text += fmt.Sprintf(", %s failed", group(n))
 	}
 	if st.paused(now) {

@@ -188,28 +188,10 @@ func (sum *summary) print(s *streams) {
 	case sum.Total == 0: // the error says why
 		return
 	}
-	if sum.Left == 0 && sum.Attempts == 0 && sum.Done == 0 && sum.Already == sum.Total && sum.Failed == 0 {
-		s.errorf("%s of %s done already: %s\n", group(sum.Total), group(sum.Total), sum.Output)
-		return
-	}
-	line := fmt.Sprintf("%s of %s done", group(done), group(sum.Total))
-	if earlier := done - sum.Done; sum.Already > 0 && earlier > 0 {
-		line += fmt.Sprintf(" (%s by earlier runs)", group(earlier))
-	}
-	s.errorf("%s\n", prose.Fields(line, prose.If(sum.Failed, group(sum.Failed)+" failed"), prose.If(sum.Left, group(sum.Left)+" remaining")))
-	sum.printAttention(s)
-	sum.printRun(s)
-	sum.printLimits(s)
-	if done+sum.Failed > 0 {
-		s.row("output", "%s", sum.Output)
-	}
-	if sum.Outcome == "done" && sum.Hint == "" {
-		s.errorf("next: sluice answers %s\n", shellQuote(sum.Output))
-	}
-}
-
-// printAttention writes the results that need attention: failed items by kind, and results that are cut off.
-func (sum *summary) printAttention(s *streams) {
+	s.errorf("%s\n", prose.Fields(
+		earlierText(group(done)+" of "+group(sum.Total)+" done", done-sum.Done),
+		prose.If(sum.Failed, earlierText(group(sum.Failed)+" failed", sum.Failed-(sum.ran-sum.Done))),
+		prose.If(sum.Left, group(sum.Left)+" remaining")))
 	for _, kind := range prose.LargestFirst(sum.Kinds) {
 		text := group(sum.Kinds[kind]) + " " + kind
 		if first := sum.First[kind]; first != "" {
@@ -217,14 +199,26 @@ func (sum *summary) printAttention(s *streams) {
 		}
 		s.row("failed", "%s", text)
 	}
-	cut := 0
-	for reason, n := range sum.Finish {
-		if (provider.Reply{Finish: reason}).Cut() {
-			cut += n
-		}
+	if sum.ran+sum.Left > 0 {
+		sum.printRun(s)
+		sum.printLimits(s)
 	}
-	if cut > 0 {
-		s.row("cut off", "%s at the maximum number of output tokens: raise max_tokens", count(cut, "result"))
+	if done+sum.Failed > 0 {
+		s.row("output", "%s", sum.Output)
+	}
+	s.next(sum.Outcome, sum.Hint, sum.Output)
+}
+
+// earlierText adds the share of earlier runs to a count.
+func earlierText(text string, n int) string {
+	return text + prose.If(n, " ("+group(n)+" by earlier runs)")
+}
+
+// next names the command that reads the results, or the failures. A hint says more.
+func (s *streams) next(outcome, hint, output string) {
+	name, ok := map[string]string{"done": "answers", "items_failed": "report"}[outcome]
+	if ok && hint == "" {
+		s.errorf("next: sluice %s %s\n", name, shellQuote(output))
 	}
 }
 
@@ -237,27 +231,36 @@ func (sum *summary) printRun(s *streams) {
 	}
 	s.row("this run", "%s", prose.Fields(count(sum.ran, "item")+" in "+span(wall), rate,
 		prose.If(sum.Throttles, "rate-limited "+prose.Times(sum.Throttles))))
+	cut := 0
+	for reason, n := range sum.Finish {
+		if (provider.Reply{Finish: reason}).Cut() {
+			cut += n
+		}
+	}
+	if cut > 0 {
+		s.runRow("cut off", "%s at the maximum number of output tokens: raise max_tokens", count(cut, "result"))
+	}
 	// An item without a result when the run stopped can be a hit in a later run.
 	if all := min(sum.Cached+sum.misses, sum.ran-sum.Deduplicated); all > 0 {
-		s.row("cache", "%s hits of %s", group(sum.Cached), group(all))
+		s.runRow("cache", "%s hits of %s", group(sum.Cached), group(all))
 	}
 	if sum.Deduplicated > 0 {
-		s.row("equal", "%s of %s items have the result of an equal request", group(sum.Deduplicated), group(sum.ran))
+		s.runRow("equal", "%s of %s items have the result of an equal request", group(sum.Deduplicated), group(sum.ran))
 	}
 	sum.Via.print(s)
 	if sum.Attempts == 0 && sum.Throttles == 0 {
 		return
 	}
-	s.row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
+	s.runRow("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
 	switch {
 	case sum.Cost == nil:
 	case sum.Costed < sum.ran:
-		s.row("cost", "%s for %s of %s items%s", dollars(*sum.Cost), group(sum.Costed), group(sum.ran), sum.doubts())
+		s.runRow("cost", "%s for %s of %s items%s", dollars(*sum.Cost), group(sum.Costed), group(sum.ran), sum.doubts())
 	default:
-		s.row("cost", "%s%s", dollars(*sum.Cost), sum.doubts())
+		s.runRow("cost", "%s%s", dollars(*sum.Cost), sum.doubts())
 	}
 	if len(sum.Finish) > 0 {
-		s.row("finish", "%s", prose.Counts(sum.Finish))
+		s.runRow("finish", "%s", prose.Counts(sum.Finish))
 	}
 }
 
@@ -265,13 +268,13 @@ func (sum *summary) printRun(s *streams) {
 func (sum *summary) printLimits(s *streams) {
 	const maxLanes = 4
 	for _, up := range sum.Upstreams {
-		s.row("upstream", "%s", up)
+		s.runRow("upstream", "%s", up)
 	}
 	lanes := slices.SortedStableFunc(slices.Values(sum.Lanes), func(a, b laneSummary) int { return cmp.Compare(b.granted, a.granted) })
 	others := lanes[min(maxLanes, len(lanes)):]
 	for _, lane := range lanes[:len(lanes)-len(others)] {
 		if text := lane.String(); text != "" {
-			s.row("limits", "%s", text)
+			s.runRow("limits", "%s", text)
 		}
 	}
 	if len(others) > 0 {
@@ -279,10 +282,10 @@ func (sum *summary) printLimits(s *streams) {
 		for _, lane := range others {
 			requests += lane.granted
 		}
-		s.row("limits", "%s with %s: see --json", count(len(others), "other model"), count(requests, "request"))
+		s.runRow("limits", "%s with %s: see --json", count(len(others), "other model"), count(requests, "request"))
 	}
 	if len(sum.Bound) > 0 {
-		s.row("limited by", "%s", prose.Shares(sum.Bound))
+		s.runRow("limited by", "%s", prose.Shares(sum.Bound))
 	}
 }
 

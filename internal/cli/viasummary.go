@@ -59,9 +59,9 @@ func (v *viaSummary) print(s *streams) {
 	if v.Lost > 0 {
 		ways = append(ways, countBatches(v.Lost)+" lost")
 	}
-	s.row("via", "%s", strings.Join(ways, ", "))
+	s.runRow("via", "%s", strings.Join(ways, ", "))
 	if v.Saved != nil {
-		s.row("saved", "%s: they would have cost %s live", dollars(*v.Saved), dollars(*v.LiveCost))
+		s.runRow("saved", "%s: they would have cost %s live", dollars(*v.Saved), dollars(*v.LiveCost))
 	}
 }
 
