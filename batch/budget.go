@@ -71,7 +71,7 @@ const (
 
 // Used is what a run used of one of its bounds.
 type Used struct {
-	What  Limited `json:"budget"`
+	What  Limited `json:"cap"`
 	Unit  string  `json:"unit"` // usd, tokens, seconds, items or share
 	Limit float64 `json:"limit"`
 	Used  float64 `json:"used"`

@@ -109,7 +109,7 @@ func (sum *execSummary) print(s *streams) {
 		return
 	}
 	line := fmt.Sprintf("%s of %s done", group(sum.Succeeded), group(sum.Items))
-	if earlier := sum.Succeeded - sum.Done; sum.Already > 0 && earlier > 0 {
+	if earlier := sum.Succeeded - sum.Done; earlier > 0 {
 		line += fmt.Sprintf(" (%s by earlier runs)", group(earlier))
 	}
 	s.errorf("%s%s in %s\n", line, othersText(&sum.Summary), span(time.Duration(sum.WallMS)*time.Millisecond))

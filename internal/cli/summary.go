@@ -24,17 +24,17 @@ type summary struct {
 	Hint    string `json:"hint,omitempty"`
 
 	Total   int            `json:"total"`
-	Already int            `json:"already"` // recorded by earlier runs
-	Done    int            `json:"done"`    // by this run
-	Failed  int            `json:"failed"`  // by this and earlier runs
-	Left    int            `json:"left"`
+	Done    int            `json:"done"` // over all runs, like Failed
+	DoneNow int            `json:"done_by_this_run"`
+	Failed  int            `json:"failed"`
+	Left    int            `json:"remaining"`
 	Kinds   map[string]int `json:"failed_by_kind"` // of failed
 	Finish  map[string]int `json:"finish_reasons"`
 
 	First map[string]string `json:"first_failures,omitempty"` // by kind: the item and its message
 
-	Deduplicated int `json:"deduplicated"` // of this run's results, had from another item's call
-	Cached       int `json:"cached"`       // of this run's results, had from the cache
+	Deduplicated int `json:"equal_requests"` // of this run's results, had from another item's call
+	Cached       int `json:"cached"`         // of this run's results, had from the cache
 
 	Attempts     int      `json:"attempts"`
 	Throttles    int      `json:"throttles"`
@@ -49,7 +49,7 @@ type summary struct {
 	CooldownMS   int64    `json:"cooldown_ms"`
 	BackoffMS    int64    `json:"backoff_ms"`
 
-	Budgets []batch.Used `json:"budgets,omitempty"` // that were set, and what this run used of them
+	Caps []batch.Used `json:"caps,omitempty"` // that were set, and what this run used of them
 
 	PerMin float64            `json:"per_min"`
 	Lanes  []laneSummary      `json:"lanes"`
@@ -67,8 +67,8 @@ type summary struct {
 // laneSummary is what a run took of the limits of one lane.
 type laneSummary struct {
 	Lane    string          `json:"lane"`
-	Slots   int             `json:"slots"`
-	Budgets []budgetSummary `json:"budgets"`
+	Slots   int             `json:"concurrency"`
+	Budgets []budgetSummary `json:"limits"`
 
 	granted int // tries that were sent
 }
@@ -87,7 +87,7 @@ type budgetSummary struct {
 // summarize fills a summary from what the run and the Scheduler say.
 func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 	sum := &summary{
-		Total: rep.Total, Already: rep.Already, Done: rep.Done, Left: max(0, rep.Left()),
+		Total: rep.Total, Done: rep.Already - rep.AlreadyFailed + rep.Done, DoneNow: rep.Done, Left: max(0, rep.Left()),
 		Failed:       rep.Failed + rep.AlreadyFailed,
 		Kinds:        map[string]int{},
 		Finish:       rep.Finish,
@@ -97,7 +97,7 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 		WallMS: rep.Wall.Milliseconds(), QueuedMS: rep.Queued.Milliseconds(),
 		CooldownMS: rep.Cooldown.Milliseconds(), BackoffMS: rep.Backoff.Milliseconds(),
 		Lanes: []laneSummary{}, Bound: map[string]float64{}, ran: rep.Done + rep.Failed,
-		Budgets: rep.Budgets,
+		Caps: rep.Budgets,
 	}
 	// Where the price of calls is not known, what was spared does not make a cost; where there were none, nothing was paid.
 	if free := rep.Twins + rep.Cached; rep.Costed > free || free > 0 && free == sum.ran {
@@ -180,7 +180,6 @@ func share(b limits.BucketSnapshot, spent float64, wall time.Duration) float64 {
 
 // print writes the summary for people: first the items that need attention, then this run, at the end the next command.
 func (sum *summary) print(s *streams) {
-	done := sum.Total - sum.Failed - sum.Left
 	switch {
 	case sum.Total == 0 && sum.Error == "":
 		s.errorf("nothing to do: %s has no lines\n", inputName(sum.Input))
@@ -189,8 +188,8 @@ func (sum *summary) print(s *streams) {
 		return
 	}
 	s.errorf("%s\n", prose.Fields(
-		earlierText(group(done)+" of "+group(sum.Total)+" done", done-sum.Done),
-		prose.If(sum.Failed, earlierText(group(sum.Failed)+" failed", sum.Failed-(sum.ran-sum.Done))),
+		earlierText(group(sum.Done)+" of "+group(sum.Total)+" done", sum.Done-sum.DoneNow),
+		prose.If(sum.Failed, earlierText(group(sum.Failed)+" failed", sum.Failed-(sum.ran-sum.DoneNow))),
 		prose.If(sum.Left, group(sum.Left)+" remaining")))
 	for _, kind := range prose.LargestFirst(sum.Kinds) {
 		text := group(sum.Kinds[kind]) + " " + kind
@@ -203,7 +202,7 @@ func (sum *summary) print(s *streams) {
 		sum.printRun(s)
 		sum.printLimits(s)
 	}
-	if done+sum.Failed > 0 {
+	if sum.Done+sum.Failed > 0 {
 		s.row("output", "%s", sum.Output)
 	}
 	s.next(sum.Outcome, sum.Hint, sum.Output)
