@@ -303,7 +303,7 @@ func (r *batchRun) result(res *work.Result) {
 func (r *batchRun) conclude(rep batch.Report, err error) error {
 	sum := summarize(rep, r.accounts.Snapshot())
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.watch.events
-	sum.Via = newViaSummary(r.o.via, &rep.Batches)
+	sum.Batch = newBatchSummary(r.o.via, &rep.Batches)
 	r.mu.Lock()
 	sum.Upstreams = blame(r.accounts.upstreams.summary(), r.lastErr)
 	together := sum.together(r.refused)

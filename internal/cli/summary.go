@@ -57,7 +57,7 @@ type summary struct {
 
 	Upstreams []upstreamSummary `json:"upstreams,omitempty"`
 
-	Via *viaSummary `json:"via,omitempty"` // null: calls go live
+	Batch *batchSummary `json:"batch,omitempty"` // absent without --batch
 
 	misses int // of the cache
 
@@ -246,7 +246,7 @@ func (sum *summary) printRun(s *streams) {
 	if sum.Deduplicated > 0 {
 		s.runRow("equal", "%s of %s items have the result of an equal request", group(sum.Deduplicated), group(sum.ran))
 	}
-	sum.Via.print(s)
+	sum.Batch.print(s)
 	if sum.Attempts == 0 && sum.Throttles == 0 {
 		return
 	}
