@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -33,7 +32,7 @@ func (b *execBounds) count(r *work.Result) error {
 		tooMany = true
 	}
 	if tooMany {
-		return &boundError{fmt.Sprintf("stopped by --max-failures %s", b.failures.text)} // open commands can fail after that
+		return &boundError{"--max-failures " + b.failures.text + " is reached"} // open commands can fail after that
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -191,13 +192,7 @@ func (sum *summary) print(s *streams) {
 		earlierText(group(sum.Done)+" of "+group(sum.Total)+" done", sum.Done-sum.DoneNow),
 		prose.If(sum.Failed, earlierText(group(sum.Failed)+" failed", sum.Failed-(sum.ran-sum.DoneNow))),
 		prose.If(sum.Left, group(sum.Left)+" remaining")))
-	for _, kind := range prose.LargestFirst(sum.Kinds) {
-		text := group(sum.Kinds[kind]) + " " + kind
-		if first := sum.First[kind]; first != "" {
-			text += ", first " + first
-		}
-		s.row("failed", "%s", text)
-	}
+	s.failedRows(sum.Kinds, sum.First)
 	if sum.ran+sum.Left > 0 {
 		sum.printRun(s)
 		sum.printLimits(s)
@@ -205,7 +200,13 @@ func (sum *summary) print(s *streams) {
 	if sum.Done+sum.Failed > 0 {
 		s.row("output", "%s", sum.Output)
 	}
-	s.next(sum.Outcome, sum.Hint, sum.Output)
+	if sum.Error == "" && sum.Hint == "" {
+		name := "answers"
+		if sum.Failed > 0 {
+			name = "report"
+		}
+		s.errorf("next: sluice %s %s\n", name, shellQuote(sum.Output))
+	}
 }
 
 // earlierText adds the share of earlier runs to a count.
@@ -213,23 +214,38 @@ func earlierText(text string, n int) string {
 	return text + prose.If(n, " ("+group(n)+" by earlier runs)")
 }
 
-// next names the command that reads the results, or the failures. A hint says more.
-func (s *streams) next(outcome, hint, output string) {
-	name, ok := map[string]string{"done": "answers", "items_failed": "report"}[outcome]
-	if ok && hint == "" {
-		s.errorf("next: sluice %s %s\n", name, shellQuote(output))
+// failedRows counts failed items by kind, with the first of each in this run.
+func (s *streams) failedRows(kinds map[string]int, first map[string]string) {
+	for _, kind := range prose.LargestFirst(kinds) {
+		s.row("failed", "%s %s%s", group(kinds[kind]), kind, strings.TrimSuffix(", first "+first[kind], ", first "))
 	}
 }
 
-// printRun writes the work of this run. One request makes no rate.
-func (sum *summary) printRun(s *streams) {
+// thisRun writes the number of items, the time and the rate of this run. One request makes no rate.
+func (s *streams) thisRun(items, attempts int, wallMS int64, throttles int) {
 	const minForRate = 2
-	wall, rate := time.Duration(sum.WallMS)*time.Millisecond, ""
-	if min(sum.ran, sum.Attempts) >= minForRate {
-		rate = group(sum.PerMin) + "/min"
+	wall, rate := time.Duration(wallMS)*time.Millisecond, ""
+	if min(items, attempts) >= minForRate && wall > 0 {
+		rate = group(float64(items)/wall.Minutes()) + "/min"
 	}
-	s.row("this run", "%s", prose.Fields(count(sum.ran, "item")+" in "+span(wall), rate,
-		prose.If(sum.Throttles, "rate-limited "+prose.Times(sum.Throttles))))
+	s.row("this run", "%s", prose.Fields(count(items, "item")+" in "+span(wall), rate,
+		prose.If(throttles, "rate-limited "+prose.Times(throttles))))
+}
+
+// costRow writes the cost of this run, and for how many of its items it is known.
+func (s *streams) costRow(usd *float64, costed, items int, doubts string) {
+	switch {
+	case usd == nil:
+	case costed < items:
+		s.runRow("cost", "%s for %s of %s items%s", dollars(*usd), group(costed), group(items), doubts)
+	default:
+		s.runRow("cost", "%s%s", dollars(*usd), doubts)
+	}
+}
+
+// printRun writes the work of this run.
+func (sum *summary) printRun(s *streams) {
+	s.thisRun(sum.ran, sum.Attempts, sum.WallMS, sum.Throttles)
 	cut := 0
 	for reason, n := range sum.Finish {
 		if (provider.Reply{Finish: reason}).Cut() {
@@ -251,13 +267,7 @@ func (sum *summary) printRun(s *streams) {
 		return
 	}
 	s.runRow("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
-	switch {
-	case sum.Cost == nil:
-	case sum.Costed < sum.ran:
-		s.runRow("cost", "%s for %s of %s items%s", dollars(*sum.Cost), group(sum.Costed), group(sum.ran), sum.doubts())
-	default:
-		s.runRow("cost", "%s%s", dollars(*sum.Cost), sum.doubts())
-	}
+	s.costRow(sum.Cost, sum.Costed, sum.ran, sum.doubts())
 	if len(sum.Finish) > 0 {
 		s.runRow("finish", "%s", prose.Counts(sum.Finish))
 	}
