@@ -204,9 +204,17 @@ func (s *status) plain() string {
 // failures returns the number of failed items; "" if there are none.
 func (s *status) failures() string { return prose.If(s.failed, group(s.failed)+" failed") }
 
-// speed returns the rate, the reason why it is not higher, and the remaining time.
+// speed returns the rate, the reason why it is not higher, and the remaining time. A rate above the limit is left out: it
+// comes from a burst or from cached results, and cannot last.
 func (s *status) speed() string {
-	text := prose.Fields(group(math.Round(s.perMin))+"/min", s.binding())
+	const tolerance = 1.05 // of the measurement
+	rate := group(math.Round(s.perMin)) + "/min"
+	if len(s.lanes) == 1 && s.lanes[0].Waiting > 0 && s.lanes[0].Binding == limits.Requests {
+		if limit := limitOf(s.lanes[0], limits.Requests); limit > 0 && s.perMin > tolerance*float64(limit) {
+			rate = ""
+		}
+	}
+	text := prose.Fields(rate, s.binding())
 	if eta, ok := s.eta(); ok {
 		text = prose.Fields(text, "ETA "+span(eta))
 	}
