@@ -188,8 +188,11 @@ func (sum *summary) print(s *streams) {
 	case sum.Total == 0: // the error says why
 		return
 	}
-	s.errorf("%s\n", prose.Fields(
-		earlierText(group(sum.Done)+" of "+group(sum.Total)+" done", sum.Done-sum.DoneNow),
+	done := earlierText(group(sum.Done)+" of "+group(sum.Total)+" done", sum.Done-sum.DoneNow)
+	if sum.Done == sum.Total && sum.ran == 0 {
+		done = group(sum.Done) + " of " + group(sum.Total) + " done already"
+	}
+	s.errorf("%s\n", prose.Fields(done,
 		prose.If(sum.Failed, earlierText(group(sum.Failed)+" failed", sum.Failed-(sum.ran-sum.DoneNow))),
 		prose.If(sum.Left, group(sum.Left)+" remaining")))
 	s.failedRows(sum.Kinds, sum.First)
