@@ -87,18 +87,18 @@ func (f *viaFeed) choose() error {
 	log := f.batch.log
 	switch {
 	case n == o.requests:
-		log.Warn("auto: all goes live: batches have no time to come back before the deadline",
+		log.Warn("all items are sent live: batches cannot end before the deadline",
 			"requests", n, "deadline_in", o.left.Round(time.Second), "live_takes", o.liveTime(n).Round(time.Second))
 		return f.turnLive()
 	case n > 0:
-		log.Warn("auto: live calls cannot do all before the deadline: batches do the rest, which may come later",
+		log.Warn("live requests cannot finish all items before the deadline: batches do the rest and may end later",
 			"live", n, "by_batch", o.requests-n, "deadline_in", o.left.Round(time.Second))
 		f.live = n
 	case o.window() < leastWindow:
-		log.Warn("auto: all goes by batch, which may come after the deadline: live calls can do none before it", "requests", o.requests)
+		log.Warn("all items go into batches, which may end after the deadline: no live request can finish before it", "requests", o.requests)
 	default:
 		f.watches = true
-		log.Info("auto: all goes by batch; what has no answer in time is called live",
+		log.Info("all items go into batches; items without a result in time are sent live",
 			"requests", o.requests, "live_from_in", o.window().Round(time.Second))
 	}
 	return nil
@@ -128,7 +128,7 @@ func (f *viaFeed) look() error {
 	if !ok || !o.due() {
 		return nil
 	}
-	f.batch.log.Warn("auto: batches are called off, and what they leave is called live: it needs the time up to the deadline",
+	f.batch.log.Warn("batches are cancelled, and their remaining items are sent live: they need the time up to the deadline",
 		"requests", o.requests, "deadline_in", o.left.Round(time.Second), "live_takes", o.liveTime(o.requests).Round(time.Second))
 	return f.turnLive()
 }

@@ -71,7 +71,7 @@ const (
 
 // Used is what a run used of one of its bounds.
 type Used struct {
-	What  Limited `json:"budget"`
+	What  Limited `json:"cap"`
 	Unit  string  `json:"unit"` // usd, tokens, seconds, items or share
 	Limit float64 `json:"limit"`
 	Used  float64 `json:"used"`
@@ -85,7 +85,7 @@ func (u Used) String() string {
 	case "tokens":
 		return fmt.Sprintf("used %s of %s tokens", prose.Group(u.Used), prose.Group(u.Limit))
 	case "items":
-		return fmt.Sprintf("%s items failed, of at most %s", prose.Group(u.Used), prose.Group(u.Limit))
+		return fmt.Sprintf("reached the maximum of %s", prose.Count(int(u.Limit), "failed item")) // open requests can fail after that
 	case "share":
 		return fmt.Sprintf("%s of the finished items failed, of at most %s", percent(u.Used), percent(u.Limit))
 	}

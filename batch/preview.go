@@ -17,11 +17,11 @@ import (
 
 // Preview is what a run would have before it.
 type Preview struct {
-	Total         int `json:"total"`                  // lines with a request
-	Already       int `json:"already"`                // of those, recorded in the output
-	AlreadyFailed int `json:"failed"`                 // of those, recorded as failed
-	Left          int `json:"left"`                   // lines that are not recorded yet
-	Twins         int `json:"deduplicated,omitempty"` // of those, the ones with the result of an equal request, with Dedupe
+	Total     int `json:"total"`                    // lines with a request
+	Done      int `json:"done"`                     // of those, recorded as done
+	Failed    int `json:"failed"`                   // of those, recorded as failed
+	Remaining int `json:"remaining"`                // lines that are not recorded yet
+	Twins     int `json:"equal_requests,omitempty"` // of those, the ones with the result of an equal request, with Dedupe
 
 	Fields PromptFields `json:"-"` // of rows with a prompt
 
@@ -70,8 +70,8 @@ func ReadPreview(cfg Config, each func(Request)) (Preview, error) {
 		err = l.stdin()
 	}
 	failed, _ := in.failed.counts()
-	p := Preview{Total: int(in.total.Load()), Already: int(in.already.Load()), AlreadyFailed: failed, Twins: l.twins}
-	p.Fields, p.Left = in.parser.fields, p.Total-p.Already
+	p := Preview{Total: int(in.total.Load()), Done: int(in.already.Load()) - failed, Failed: failed, Twins: l.twins}
+	p.Fields, p.Remaining = in.parser.fields, p.Total-p.Done-failed
 	p.PendingParts, p.PendingLines = pending.Parts, pending.Lines
 	return p, err
 }

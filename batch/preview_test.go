@@ -58,7 +58,7 @@ func TestLookSaysWhatARunWouldDo(t *testing.T) {
 		return p, got
 	}
 	p, lines := see(cfg)
-	if want := (batch.Preview{Total: 10, Left: 10}); !cmp.Equal(p, want) || len(lines) != 10 {
+	if want := (batch.Preview{Total: 10, Remaining: 10}); !cmp.Equal(p, want) || len(lines) != 10 {
 		t.Errorf("%+v %v", p, lines)
 	}
 	if _, err := os.Stat(f.out); err == nil || len(s.sent) > 0 {
@@ -79,7 +79,7 @@ func TestLookSaysWhatARunWouldDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, lines = see(cfg)
-	if want := (batch.Preview{Total: 10, Already: 4, Left: 6}); !cmp.Equal(p, want) || strings.Join(lines, " ") != "5 6 7 8 9 10" {
+	if want := (batch.Preview{Total: 10, Done: 4, Remaining: 6}); !cmp.Equal(p, want) || strings.Join(lines, " ") != "5 6 7 8 9 10" {
 		t.Errorf("%+v %v", p, lines)
 	}
 	stdin := cfg

@@ -152,7 +152,7 @@ func TestAutoKeepsToADeadline(t *testing.T) {
 				if as := n == c.lives || c.lives == some && n > 0 && n < 100; !as || time.Since(began) > c.deadline {
 					t.Errorf("%d live calls, after %v:\n%s", n, time.Since(began), log.String())
 				}
-				if !strings.Contains(log.String(), "auto: ") {
+				if !strings.Contains(log.String(), " live") {
 					t.Error("nothing says why")
 				}
 			})

@@ -38,12 +38,12 @@ type AccountStatus struct {
 type LaneStatus struct {
 	Lane       string         `json:"lane"` // "" is all lanes of the account together
 	Open       int            `json:"in_flight"`
-	Slots      int            `json:"slots"`   // how many may be in flight; 0 is no limit
-	Waiting    int            `json:"waiting"` // members that wait for their turn
+	Slots      int            `json:"concurrency"` // how many may be in flight; 0 is no limit
+	Waiting    int            `json:"waiting"`     // members that wait for their turn
 	CooldownMS int64          `json:"cooldown_ms,omitempty"`
 	Why        string         `json:"cooldown_why,omitempty"`
 	Probing    bool           `json:"probing,omitempty"` // few calls go, to see whether more may
-	Budgets    []BudgetStatus `json:"budgets"`
+	Budgets    []BudgetStatus `json:"limits"`
 }
 
 // BudgetStatus is one budget of a lane.

@@ -127,6 +127,9 @@ func readPurses(path string) (doc purseDocument, err error) {
 	}
 	now := time.Now()
 	for name, r := range doc.Tenants {
+		if min(r.Day.USD, r.Month.USD) < 0 {
+			return doc, fmt.Errorf("what tenants spent: %s: %s spent less than 0", path, name)
+		}
 		r.present(now)
 		doc.Tenants[name] = r
 	}

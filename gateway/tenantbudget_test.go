@@ -244,11 +244,13 @@ func TestWhatWasSpentSurvivesAndIsSharedByProcesses(t *testing.T) {
 		if err := third.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := os.WriteFile(one.spent, []byte(`{"version":1,"ten`), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := gateway.OpenTenants(gateway.TenantsConfig{Tenants: one.list, Spent: one.spent}); err == nil || !strings.Contains(err.Error(), one.spent) {
-			t.Errorf("a damaged account is taken: %v", err)
+		for _, damaged := range []string{`{"version":1,"ten`, `{"version":1,"tenants":{"a":{"month":{"usd":-5}}}}`} {
+			if err := os.WriteFile(one.spent, []byte(damaged), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := gateway.OpenTenants(gateway.TenantsConfig{Tenants: one.list, Spent: one.spent}); err == nil || !strings.Contains(err.Error(), one.spent) {
+				t.Errorf("a damaged account is taken: %v", err)
+			}
 		}
 		if err := os.Remove(one.spent); err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -142,10 +143,15 @@ func missingPrice() error {
 // explainBudget says how a run whose budget is spent goes on.
 func (e *exitError) explainBudget(spent *batch.BudgetError, o *runOptions) {
 	e.code = exitBudget
-	e.err = fmt.Errorf("stopped by --%s: %w", strings.ReplaceAll(string(spent.What), "_", "-"), spent)
+	flag, unit := "--"+strings.ReplaceAll(string(spent.What), "_", "-"), 1.0
+	if spent.Unit == "usd" {
+		unit = 1e-6
+	}
+	e.err = fmt.Errorf("stopped by %s: %w", flag, spent)
 	switch {
 	case spent.Alone():
-		e.hint = fmt.Sprintf("raise the cap, or limit responses with --max-tokens; recorded results are kept. Then resume with the same command: %s", o.command())
+		enough := strconv.FormatFloat(math.Ceil((spent.Used.Used+spent.Next)/unit)*unit, 'f', int(-math.Log10(unit)), 64)
+		e.hint = "limit responses with --max-tokens, or resume with a higher cap; recorded results are kept: " + o.commandWithout(flag, flag, enough)
 	case spent.What == batch.LimitedTime && o.budget.deadline.after == 0:
 		e.hint = "recorded results are kept; to resume without a deadline: " + o.commandWithout("--deadline")
 	case spent.What == batch.LimitedFailures:

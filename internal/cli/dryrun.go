@@ -165,15 +165,15 @@ func (d *dryRun) print(s *streams) error {
 
 // items says how many there are.
 func (d *dryRun) items() string {
-	text := fmt.Sprintf("%s of %s left", group(d.Left), group(d.Total))
-	if d.Already > 0 {
-		text += fmt.Sprintf(", %s done already", group(d.Already-d.AlreadyFailed))
+	text := fmt.Sprintf("%s of %s remaining", group(d.Remaining), group(d.Total))
+	if d.Done > 0 {
+		text += fmt.Sprintf(", %s done", group(d.Done))
 	}
-	if d.AlreadyFailed > 0 {
-		text += fmt.Sprintf(", %s failed", group(d.AlreadyFailed))
+	if d.Failed > 0 {
+		text += fmt.Sprintf(", %s failed", group(d.Failed))
 	}
 	if d.Twins > 0 {
-		text += fmt.Sprintf("; %s of those left get the answer to an equal request", group(d.Twins))
+		text += fmt.Sprintf(", %s with the result of an equal request", group(d.Twins))
 	}
 	return text
 }

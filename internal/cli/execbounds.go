@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -33,7 +32,7 @@ func (b *execBounds) count(r *work.Result) error {
 		tooMany = true
 	}
 	if tooMany {
-		return &boundError{fmt.Sprintf("--max-failures: %s failed", count(b.failed, "item"))}
+		return &boundError{"--max-failures " + b.failures.text + " is reached"} // open commands can fail after that
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (o *execOptions) dry(s *streams, cfg proc.Config) error {
 	if _, err := s.out.Write([]byte(lines.String())); err != nil {
 		return err
 	}
-	s.errorf("%s, %s done already, %s left: nothing was run\n", count(p.Items, "item"), group(p.Already), group(p.Left))
+	s.errorf("%s of %s remaining: nothing was run\n", group(p.Remaining), count(p.Items, "item"))
 	for _, b := range p.Blocked {
 		s.row("blocked", "%s", b)
 	}

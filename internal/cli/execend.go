@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/command"
@@ -108,57 +106,44 @@ func (sum *execSummary) print(s *streams) {
 		s.errorf("nothing to do: there are no items\n")
 		return
 	}
-	line := fmt.Sprintf("%s of %s done", group(sum.Succeeded), group(sum.Items))
-	if earlier := sum.Succeeded - sum.Done; sum.Already > 0 && earlier > 0 {
-		line += fmt.Sprintf(" (%s by earlier runs)", group(earlier))
-	}
-	s.errorf("%s%s in %s\n", line, othersText(&sum.Summary), span(time.Duration(sum.WallMS)*time.Millisecond))
+	s.errorf("%s\n", doneText(&sum.Summary, sum.Succeeded-sum.Done))
 	for _, stage := range sum.Stages {
-		s.row("stage", "%s", stageText(&stage))
+		pass := ""
+		if stage.PassRate != nil {
+			pass = "pass rate " + prose.Percent(*stage.PassRate)
+		}
+		s.row("stage", "%s: %s", stage.Stage, prose.Fields(doneText(&stage, 0), pass))
 	}
-	for _, kind := range slices.Sorted(maps.Keys(sum.First)) {
-		s.row("failed", "%s, first %s", kind, sum.First[kind])
+	kinds := make(map[string]int)
+	for kind, n := range sum.Kinds {
+		kinds[kind.String()] = n
 	}
+	s.failedRows(kinds, sum.First)
 	if sum.RateLimited > 0 {
 		s.row("limited", "%s not recorded: they run again", count(sum.RateLimited, "item"))
 	}
-	if sum.Throttles > 0 {
-		s.row("limits", "met %s, paused %s", prose.Times(sum.Throttles), prose.Times(sum.Pauses))
-	}
-	if sum.InputTokens+sum.OutputTokens > 0 {
-		s.row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
-	}
-	switch ran := sum.Run.Done + sum.Run.Failed; {
-	case sum.Cost == nil:
-	case sum.Costed < ran:
-		s.row("cost", "%s for %s of %s items", dollars(*sum.Cost), group(sum.Costed), group(ran))
-	default:
-		s.row("cost", "%s", dollars(*sum.Cost))
+	if ran := sum.Run.Done + sum.Run.Failed; ran+sum.Left > 0 {
+		s.thisRun(ran, ran, sum.WallMS, sum.Throttles)
+		if sum.InputTokens+sum.OutputTokens > 0 {
+			s.runRow("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
+		}
+		s.costRow(sum.Cost, sum.Costed, ran, "")
+		if sum.Throttles > 0 {
+			s.runRow("paused", "%s", prose.Times(sum.Pauses))
+		}
 	}
 	if sum.Outlook != "" {
 		s.row("usage", "%s", sum.Outlook)
 	}
 	s.row("results", "%s", sum.Results)
+	if sum.Error == "" && sum.Hint == "" {
+		s.errorf("next: sluice answers %s\n", shellQuote(sum.Dir))
+	}
 }
 
-// stageText is what became of a stage's items.
-func stageText(t *proc.Summary) string {
-	text := fmt.Sprintf("%s: %s of %s done", t.Stage, group(t.Succeeded), group(t.Items)) + othersText(t)
-	if t.PassRate != nil {
-		text += ", pass rate " + prose.Percent(*t.PassRate)
-	}
-	return text
-}
-
-// othersText is what became of the items that were not done well.
-func othersText(t *proc.Summary) (text string) {
-	for _, part := range []struct {
-		n    int
-		text string
-	}{{t.Failed, "failed"}, {t.Quarantined, "quarantined"}, {t.Blocked, "blocked"}, {t.Left - t.Blocked, "left"}} {
-		if part.n > 0 {
-			text += fmt.Sprintf(", %s %s", group(part.n), part.text)
-		}
-	}
-	return text
+// doneText counts the items of a run or a stage by what became of them.
+func doneText(t *proc.Summary, earlier int) string {
+	return prose.Fields(earlierText(group(t.Succeeded)+" of "+group(t.Items)+" done", earlier),
+		prose.If(t.Failed, group(t.Failed)+" failed"), prose.If(t.Quarantined, group(t.Quarantined)+" quarantined"),
+		prose.If(t.Blocked, group(t.Blocked)+" blocked"), prose.If(t.Left-t.Blocked, group(t.Left-t.Blocked)+" remaining"))
 }

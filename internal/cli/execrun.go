@@ -191,7 +191,7 @@ func (r *execRun) run(ctx context.Context) error {
 func (r *execRun) status() status {
 	p, snap := r.exec.Progress(), r.scheduler.Snapshot()
 	return status{
-		total: r.exec.Total(), done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying,
+		total: r.exec.Total(), done: p.AllDone(), failed: p.Failed + p.AlreadyFailed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying,
 		cost: p.Cost, estimate: p.Estimated, heldFor: r.hours.reason(), outlook: r.exec.Outlook(), commands: true,
 	}
 }
@@ -266,10 +266,8 @@ type execSummary struct {
 
 	First map[string]string `json:"first_failures,omitempty"` // by kind: the item and its message
 
-	Already int `json:"already"` // done by earlier runs
-
 	// What follows is of this run.
-	Done         int      `json:"done"` // well
+	Done         int      `json:"done_by_this_run"`
 	Attempts     int      `json:"attempts"`
 	Throttles    int      `json:"throttles"`
 	Pauses       int      `json:"pauses"`
@@ -284,7 +282,7 @@ type execSummary struct {
 // conclude prints the summary of a run that returned err, and returns what the program ends with.
 func (r *execRun) conclude(rep proc.Report, err error) error {
 	sum := &execSummary{
-		Report: rep, Dir: r.o.cfg.Dir, Already: r.exec.Already(), Done: rep.Run.Done, Attempts: rep.Run.Attempts,
+		Report: rep, Dir: r.o.cfg.Dir, Done: rep.Run.Done, Attempts: rep.Run.Attempts,
 		InputTokens: rep.Run.Usage.Input, OutputTokens: rep.Run.Usage.Output, WallMS: rep.Run.Wall.Milliseconds(),
 		CooldownMS: rep.Run.Cooldown.Milliseconds(), First: r.failures.byKind(), Pauses: r.pauses.Count(),
 	}

@@ -51,7 +51,7 @@ type explanation struct {
 	Why        provider.Reason `json:"why"`
 	Message    string          `json:"message"`
 	ResumeAt   *time.Time      `json:"resume_at"`
-	Budgets    []budgetFigures `json:"budgets,omitempty"`
+	Budgets    []budgetFigures `json:"limits,omitempty"`
 }
 
 // budgetFigures is a budget that headers state.

@@ -145,7 +145,7 @@ func notInKey(r rune) bool { return r <= ' ' || r > '~' }
 // keyFile returns the key in the file that an upstream names. It is never printed.
 func (a *accounts) keyFile(up config.Upstream) (provider.Key, error) {
 	s := a.settings
-	path := s.beside(up.KeyFile)
+	path := s.beside("upstreams", up.KeyFile)
 	s.files.note(path)
 	text, err := readNamed(path, 1)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/work"
 )
@@ -91,7 +92,7 @@ func (f *watchFlags) open(ctx context.Context, s *streams, more ...prometheus.Co
 }
 
 func checkMetricsAddress(address string) error {
-	if _, _, err := net.SplitHostPort(address); err != nil {
+	if config.CheckAddress(address) != nil {
 		return usageError(fmt.Errorf("--metrics %q is not an address", address),
 			"give a host and a port, such as --metrics 127.0.0.1:9464")
 	}

@@ -99,6 +99,28 @@ func keepsApart(flag, name string, read ...string) error {
 	return nil
 }
 
+// namedFile is a file that a flag or a setting names.
+type namedFile struct {
+	what, path string
+	apart      bool // from all before it, and not only from the written ones
+}
+
+// checkApart refuses files that would overwrite each other, or one that is read.
+func checkApart(named, written []namedFile) error {
+	for i, a := range named {
+		others := written
+		if a.apart {
+			others = named[:i]
+		}
+		for _, b := range others {
+			if sameFile(a.path, b.path) {
+				return usageError(fmt.Errorf("%s and %s are the same file %s", b.what, a.what, a.path), "give each a file of its own")
+			}
+		}
+	}
+	return nil
+}
+
 // sameFile reports whether two paths lead to one file.
 func sameFile(a, b string) bool {
 	if a == "" || b == "" || a == "-" || b == "-" {

@@ -17,8 +17,8 @@ type status struct {
 	now time.Time
 
 	total    int // items of the input; 0: not known yet
-	done     int // done well by this run, or recorded by earlier ones
-	failed   int // items that failed in this run
+	done     int // over all runs, like failed
+	failed   int
 	perMin   float64
 	usage    sluice.Usage
 	cost     float64 // in US dollars, as far as it is known
@@ -204,9 +204,17 @@ func (s *status) plain() string {
 // failures returns the number of failed items; "" if there are none.
 func (s *status) failures() string { return prose.If(s.failed, group(s.failed)+" failed") }
 
-// speed returns the rate, the reason why it is not higher, and the remaining time.
+// speed returns the rate, the reason why it is not higher, and the remaining time. A rate above the limit is left out: it
+// comes from a burst or from cached results, and cannot last.
 func (s *status) speed() string {
-	text := prose.Fields(group(math.Round(s.perMin))+"/min", s.binding())
+	const tolerance = 1.05 // of the measurement
+	rate := group(math.Round(s.perMin)) + "/min"
+	if len(s.lanes) == 1 && s.lanes[0].Waiting > 0 && s.lanes[0].Binding == limits.Requests {
+		if limit := limitOf(s.lanes[0], limits.Requests); limit > 0 && s.perMin > tolerance*float64(limit) {
+			rate = ""
+		}
+	}
+	text := prose.Fields(rate, s.binding())
 	if eta, ok := s.eta(); ok {
 		text = prose.Fields(text, "ETA "+span(eta))
 	}
@@ -277,14 +285,14 @@ type statusLine struct {
 	Input     int       `json:"input_tokens"`
 	Output    int       `json:"output_tokens"`
 	Draining  bool      `json:"draining"`
-	Rationed  int       `json:"waiting_for_budget,omitempty"`
+	Rationed  int       `json:"waiting_for_cap,omitempty"`
 	Retrying  int       `json:"waiting_to_retry,omitempty"`
 	Outlook   string    `json:"outlook,omitempty"`
 	Cost      float64   `json:"cost_usd,omitempty"`
 	Estimated float64   `json:"cost_estimated_usd,omitempty"`
 
-	Workers    *int `json:"workers,omitempty"`     // of a distributed run
-	EngineAway bool `json:"engine_away,omitempty"` // it does not answer
+	Workers   *int `json:"workers,omitempty"` // of a distributed run
+	RedisAway bool `json:"redis_unreachable,omitempty"`
 
 	Parts *partFigures `json:"parts,omitempty"` // of a run by way of a Batch API
 
@@ -295,14 +303,14 @@ type statusLine struct {
 type laneStatus struct {
 	Lane      string         `json:"lane"`
 	InFlight  int            `json:"in_flight"`
-	Slots     int            `json:"slots"` // how many may be in flight now
+	Slots     int            `json:"concurrency"` // how many may be in flight now
 	Waiting   int            `json:"waiting"`
 	Oldest    time.Time      `json:"oldest,omitzero"`         // when the oldest open request was sent
 	Binding   string         `json:"binding,omitempty"`       // the limit that the next request waits for
 	Until     time.Time      `json:"cooldown_until,omitzero"` // when the pause of the lane ends
 	Why       string         `json:"cooldown_why,omitempty"`  // the kind of response that caused it
 	Throttles int            `json:"throttles"`
-	Budgets   []budgetStatus `json:"budgets"`
+	Budgets   []budgetStatus `json:"limits"`
 }
 
 // budgetStatus is one limit of a lane and its level.
@@ -347,7 +355,7 @@ func (s *status) line() statusLine {
 		Parts: s.parts, Lanes: laneStatuses(s.lanes, s.now),
 	}
 	if s.far != nil {
-		line.Workers, line.EngineAway = &s.far.Workers, s.far.Away != ""
+		line.Workers, line.RedisAway = &s.far.Workers, s.far.Away != ""
 	}
 	if lane, ok := s.busiest(); ok {
 		if lane.Waiting > 0 {

@@ -303,7 +303,7 @@ func (r *batchRun) result(res *work.Result) {
 func (r *batchRun) conclude(rep batch.Report, err error) error {
 	sum := summarize(rep, r.accounts.Snapshot())
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.watch.events
-	sum.Via = newViaSummary(r.o.via, &rep.Batches)
+	sum.Batch = newBatchSummary(r.o.via, &rep.Batches)
 	r.mu.Lock()
 	sum.Upstreams = blame(r.accounts.upstreams.summary(), r.lastErr)
 	together := sum.together(r.refused)
@@ -365,7 +365,7 @@ func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 func (r *batchRun) status() status {
 	p, snap := r.batch.Progress(), r.accounts.Snapshot()
 	st := status{
-		total: p.Total, done: p.Already + p.Done, failed: p.Failed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying,
+		total: p.Total, done: p.AllDone(), failed: p.Failed + p.AlreadyFailed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying,
 		cost: p.Cost, estimate: p.Estimated, rationed: r.batch.Rationed(), far: r.collector.Status(), limited: p.Throttles,
 	}
 	if r.o.via != batch.ViaLive {

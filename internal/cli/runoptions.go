@@ -94,27 +94,12 @@ func (o *runOptions) checkFiles() error {
 	if !isFile {
 		system = ""
 	}
-	named := []struct {
-		what, path string
-		apart      bool // from all before it, and not only from what is written
-	}{
+	named := []namedFile{
 		{"the input", o.input, true}, {"the output", o.output, true}, {"--events", o.watch.events, true},
 		{"--template", o.rows.template, true}, {"--schema", o.checks.schema, false}, {"--system", system, false},
 		{"--env-file", o.account.envFile, false},
 	}
-	written := named[1:3]
-	for i, a := range named {
-		others := written
-		if a.apart {
-			others = named[:i]
-		}
-		for _, b := range others {
-			if sameFile(a.path, b.path) {
-				return usageError(fmt.Errorf("%s and %s are the same file %s", b.what, a.what, a.path), "give each a file of its own")
-			}
-		}
-	}
-	return nil
+	return checkApart(named, named[1:3])
 }
 
 // systemText returns the system prompt: what the flag says, or what stands in the file that it names.

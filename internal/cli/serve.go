@@ -85,7 +85,7 @@ func (o *serveOptions) table(fs *pflag.FlagSet) []flagGroup {
 		{"Limits", append(o.account.limits.flags("learned"), redisFlag(&t.redis))},
 		{"Watching", []flag{
 			{name: "access-log", field: &t.access, metavar: "FILE", help: "Write one JSON line per request (-: standard output)"},
-			eventsFlag(&t.events),
+			eventsFlag(&t.watch.events),
 			{name: "metrics", field: &t.watch.metrics, metavar: "ADDR", help: "Serve /metrics and /ui at this address, or none", common: true},
 			{name: "json", field: &o.json, help: "Print the configuration as one JSON document"},
 			{name: "verbose", field: &o.verbose, help: "Print more on standard error"},
@@ -101,7 +101,7 @@ func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
 	}
 	r.accounts.pool, r.accounts.dry = r.pool, o.check
 	defer func() { err = cmp.Or(err, r.close()) }()
-	if r.settings, err = o.settings(r.accounts.settings, false); err != nil {
+	if r.settings, err = o.settings(r.accounts.settings); err != nil {
 		return err
 	}
 	if err := r.openTenants(); err != nil {
@@ -150,10 +150,10 @@ func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
 
 // openEvents begins to write events to the file that is named for them. The returned function ends it.
 func (r *serving) openEvents() (end func(), err error) {
-	if r.settings.events == "" {
+	if r.settings.watch.events == "" {
 		return func() {}, nil
 	}
-	log, err := r.s.openEvents(r.settings.events)
+	log, err := r.s.openEvents(r.settings.watch.events)
 	if err != nil {
 		return nil, err
 	}
@@ -218,6 +218,9 @@ func (r *serving) openUpstreams(a *accounts, s *serveSettings) error {
 	if r.listed && !listed {
 		return usageError(fmt.Errorf("%s: it has no upstreams any more", a.settings.file.Name),
 			"list the upstreams again, or restart the gateway to serve each provider with a key in the environment")
+	}
+	if listed && o.account.model != "" {
+		return usageError(errors.New("--model has no meaning with upstreams"), "each lists its own in models; or name a --provider")
 	}
 	if !listed {
 		ups, err := r.told(a)
@@ -396,7 +399,7 @@ func (r *serving) serveLocal() error {
 		return nil
 	}
 	err := r.watch.serve(address, page)
-	if err != nil && !r.o.given("metrics") && !slices.Contains(r.settings.filed, "metrics") {
+	if err != nil && !r.o.setsMetrics(&r.settings) {
 		err = r.watch.serve("127.0.0.1:0", page)
 	}
 	return err

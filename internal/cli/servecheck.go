@@ -75,8 +75,10 @@ func (r *serving) check() error {
 	if r.o.json {
 		return r.s.printJSON(doc)
 	}
-	doc.print(func(format string, args ...any) { fmt.Fprintf(r.s.out, format, args...) })
-	return nil
+	var b strings.Builder
+	doc.print(func(format string, args ...any) { fmt.Fprintf(&b, format, args...) })
+	_, err = fmt.Fprint(r.s.out, b.String())
+	return err
 }
 
 // describe says what is served. The file is that of the settings, as it was read.
@@ -90,7 +92,7 @@ func (r *serving) describe(file *config.File) (*checked, error) {
 		doc.Shared = &checkedShared{URL: cluster.Redact(s.redis), FailClosed: s.failClosed}
 	}
 	for i, up := range a.upstreams.All() {
-		one, err := r.checkUpstream(up, a.settings.file.Upstreams[i])
+		one, err := r.checkUpstream(up, a.settings.file.Upstreams[i], file)
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +139,7 @@ func (r *serving) begins(at net.Addr, doc *checked, dashboard bool) error {
 	return err
 }
 
-func (r *serving) checkUpstream(up *provider.Upstream, said config.Upstream) (checkedUpstream, error) {
+func (r *serving) checkUpstream(up *provider.Upstream, said config.Upstream, file *config.File) (checkedUpstream, error) {
 	one := checkedUpstream{
 		Name: up.Name, Provider: up.Provider.Name, BaseURL: cmp.Or(up.BaseURL, up.Provider.BaseURL),
 		Account: up.Account, Keys: []string{}, Models: maps.Clone(up.Models), any: len(up.Provider.Models) == 0,
@@ -146,24 +148,24 @@ func (r *serving) checkUpstream(up *provider.Upstream, said config.Upstream) (ch
 		one.Keys = append(one.Keys, key.From)
 	}
 	var err error
-	one.Limits, err = r.accounts.startLimits(up.Provider, accountLabel(said))
+	one.Limits, err = r.accounts.startLimits(up.Provider, accountLabel(said), file)
 	return one, err
 }
 
 // startLimits says what the limits of an account are taken to be at the start, and where each is from.
-func (a *accounts) startLimits(p provider.Provider, label string) (map[string]checkedLimit, error) {
+func (a *accounts) startLimits(p provider.Provider, label string, file *config.File) (map[string]checkedLimit, error) {
 	var c sluice.Config
 	if err := a.shape(&c, p, label); err != nil {
 		return nil, err
 	}
 	all := make(map[string]checkedLimit)
-	written, from := a.settings.ofAccount(label), a.settings.file.Name
+	written, fields := a.settings.ofAccount(label), "upstreams."
 	if written == nil {
 		var err error
 		if written, err = a.settings.limitsFor(p, a.flags.model); err != nil {
 			return nil, err
 		}
-		from = a.settings.file.Name
+		fields = "limits."
 	}
 	perMinute := c.Limits.PerMinute()
 	for d, ceiling := range perMinute.All() {
@@ -175,9 +177,9 @@ func (a *accounts) startLimits(p provider.Provider, label string) (map[string]ch
 		case a.limits.In(d).N != 0:
 			limit.Source, limit.From = limits.SourceConfigured, limitFlag(d)
 		case c.Limits.In(d).Period != d.Window():
-			limit.Source, limit.From = limits.SourceConfigured, from
+			limit.Source, limit.From = limits.SourceConfigured, file.NameOf(fields+d.WindowName())
 		case written != nil && *written.At(d) != nil:
-			limit.Source, limit.From = (*written.At(d)).Source, from
+			limit.Source, limit.From = (*written.At(d)).Source, file.NameOf(fields+d.String())
 		}
 		all[d.String()] = limit
 	}

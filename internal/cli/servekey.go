@@ -32,7 +32,9 @@ of the key. Add it below serve.tenants, with the limits of the tenant. Clients s
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(s.out, key)
+			if _, err := fmt.Fprintln(s.out, key); err != nil {
+				return err
+			}
 			s.errorf("sluice: add this line to the settings, below serve.tenants, and keep the key: it is not shown again\n    - %s\n",
 				strings.TrimSpace(string(line)))
 			return nil

@@ -90,7 +90,7 @@ func (r *serving) keep(s *serveSettings) {
 		now, next *string
 	}{
 		{"listen", &r.settings.listen, &s.listen}, {"metrics", &r.settings.watch.metrics, &s.watch.metrics},
-		{"access_log", &r.settings.access, &s.access}, {"events", &r.settings.events, &s.events},
+		{"access_log", &r.settings.access, &s.access}, {"events", &r.settings.watch.events, &s.watch.events},
 		{"redis", &r.settings.redis, &s.redis},
 	} {
 		if *fixed.now != *fixed.next {
@@ -107,7 +107,11 @@ func (r *serving) prepare() (*accounts, *serveSettings, error) {
 	if err != nil {
 		return next, nil, err
 	}
-	s, err := r.o.settings(next.settings, r.tenants.Keyed())
+	s, err := r.o.settings(next.settings)
+	if err == nil && len(s.tenants) == 0 && r.tenants.Keyed() {
+		err = usageError(next.settings.file.At("serve.tenants", errors.New("no tenant is listed any more")),
+			"list a tenant, or restart the gateway to serve clients without a key")
+	}
 	if err == nil {
 		err = r.openUpstreams(next, &s)
 	}

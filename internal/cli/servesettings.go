@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice/cluster"
@@ -30,7 +32,6 @@ type serveSettings struct {
 	tenants []gateway.Tenant
 
 	access string // log of requests
-	events string // file of all events
 
 	redis      string // URL of the Redis that shares limits; "" is none
 	failClosed bool
@@ -39,11 +40,8 @@ type serveSettings struct {
 }
 
 // settings are those of the flags over those of the file.
-func (o *serveOptions) settings(from *settings, keyed bool) (serveSettings, error) {
-	all, file := o.told, from.file.Serve
-	if file == nil {
-		return all, all.check(&from.file, keyed)
-	}
+func (o *serveOptions) settings(from *settings) (serveSettings, error) {
+	all, file := o.told, cmp.Or(from.file.Serve, &config.Serve{})
 	d := &file.Deadlines
 	all.models, all.failClosed = file.Models, file.FailClosed
 	all.deadlines.FirstByte, all.deadlines.Idle, all.deadlines.Total = time.Duration(d.FirstByte), time.Duration(d.Idle), time.Duration(d.Total)
@@ -64,27 +62,35 @@ func (o *serveOptions) settings(from *settings, keyed bool) (serveSettings, erro
 		{"queue-timeout", "deadlines.queue", d.Queue != 0, func() { all.deadlines.Queue = time.Duration(d.Queue) }},
 		{"drain-timeout", "drain_timeout", file.DrainTimeout != 0, func() { all.drain = time.Duration(file.DrainTimeout) }},
 		{"metrics", "metrics", file.Metrics != "", func() { all.watch.metrics = file.Metrics }},
-		{"access-log", "access_log", file.AccessLog != "", func() { all.access = from.beside(file.AccessLog) }},
-		{"events", "events", file.Events != "", func() { all.events = from.beside(file.Events) }},
+		{"access-log", "access_log", file.AccessLog != "", func() { all.access = from.beside("serve.access_log", file.AccessLog) }},
+		{"events", "events", file.Events != "", func() { all.watch.events = from.beside("serve.events", file.Events) }},
 		{"redis", "redis", file.Redis != "", func() { all.redis = file.Redis }},
 	} {
 		switch {
 		case f.stated && o.given(f.flag):
-			from.note(fmt.Sprintf("--%s wins over serve.%s of %s", f.flag, f.field, from.file.Name))
+			from.note(fmt.Sprintf("--%s wins over serve.%s of %s", f.flag, f.field, from.file.NameOf("serve."+f.field)))
 		case f.stated:
 			f.take()
 			all.filed = append(all.filed, f.field)
 		}
 	}
-	return all, all.check(&from.file, keyed)
+	if all.watch.metrics == all.listen && !strings.HasSuffix(all.listen, ":0") && o.setsMetrics(&all) {
+		return all, usageError(fmt.Errorf("--listen and --metrics are the same address %s", all.listen), "give each an address of its own")
+	}
+	return all, all.check(from)
 }
 
-// beside is a path that the settings name: a relative one begins where they are. "-" is none.
-func (s *settings) beside(path string) string {
+// setsMetrics reports whether a flag or the file chose the address of metrics.
+func (o *serveOptions) setsMetrics(s *serveSettings) bool {
+	return o.given("metrics") || slices.Contains(s.filed, "metrics")
+}
+
+// beside is a path that a field of the settings names: a relative one begins where its file is. "-" is none.
+func (s *settings) beside(field, path string) string {
 	if path == "-" || filepath.IsAbs(path) {
 		return path
 	}
-	return filepath.Join(filepath.Dir(s.file.Name), path)
+	return filepath.Join(filepath.Dir(s.file.NameOf(field)), path)
 }
 
 // names are those by which the gateway may be addressed: the hosts, and the one at which it listens.
@@ -103,8 +109,9 @@ func (s *serveSettings) dashboard() bool {
 	return err == nil && (host == "" || host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified()))
 }
 
-// check refuses what can be seen to be wrong before anything is opened. If keyed, clients need a key also without tenants.
-func (s *serveSettings) check(file *config.File, keyed bool) error {
+// check refuses what can be seen to be wrong before anything is opened.
+func (s *serveSettings) check(from *settings) error {
+	file := &from.file
 	if s.deadlines.Queue <= 0 || s.drain < 0 {
 		return usageError(errors.New("--queue-timeout must be above zero, and --drain-timeout not below it"), "give times such as --queue-timeout 5m")
 	}
@@ -124,26 +131,41 @@ func (s *serveSettings) check(file *config.File, keyed bool) error {
 			return usageError(fmt.Errorf("--allow-host %s: %w", host, err), "write it as clients do, with its port or without: --allow-host gateway.example.com")
 		}
 	}
-	host, _, err := net.SplitHostPort(s.listen)
-	if err != nil {
+	if config.CheckAddress(s.listen) != nil {
 		return usageError(fmt.Errorf("--listen %s is not an address", s.listen), "give a host and a port, such as --listen 127.0.0.1:8787")
 	}
-	if ip := net.ParseIP(host); !keyed && len(s.tenants) == 0 && (host == "" || ip != nil && !ip.IsLoopback()) {
+	host, _, _ := net.SplitHostPort(s.listen)
+	if ip := net.ParseIP(host); len(s.tenants) == 0 && (host == "" || ip != nil && !ip.IsLoopback()) {
 		return openToOthers(file, s.listen)
 	}
 	if len(s.tenants) > 0 && stateDir(provider.Provider{}) == "" {
 		return usageError(file.At("serve.tenants", errors.New("there is no state directory for the record of their spending")), "set XDG_STATE_HOME to a directory")
 	}
-	for _, written := range [...]struct{ flag, field, name string }{{"--access-log", "access_log", s.access}, {"--events", "events", s.events}} {
+	return cmp.Or(s.watch.check(), s.checkFiles(from))
+}
+
+// checkFiles refuses files that cannot be written, or that would overwrite each other or one that is read.
+func (s *serveSettings) checkFiles(from *settings) error {
+	var named []namedFile
+	for name := range from.files {
+		named = append(named, namedFile{what: "the settings", path: name})
+	}
+	for _, up := range from.file.Upstreams {
+		if up.KeyFile != "" {
+			named = append(named, namedFile{what: "key_file of upstream " + up.Name, path: from.beside("upstreams", up.KeyFile)})
+		}
+	}
+	for _, written := range [...]struct{ flag, field, name string }{{"--access-log", "access_log", s.access}, {"--events", "events", s.watch.events}} {
+		named = append(named, namedFile{written.field, written.name, true})
 		if written.name == "" || written.name == "-" {
 			continue
 		}
 		if info, err := os.Stat(filepath.Dir(written.name)); err != nil || !info.IsDir() {
-			return usageError(s.fault(file, written.flag+" "+written.name, written.field, errors.New("there is no such directory")),
+			return usageError(s.fault(&from.file, written.flag+" "+written.name, written.field, errors.New("there is no such directory")),
 				"make the directory, or name a file in one that is there")
 		}
 	}
-	return nil
+	return checkApart(named, named[len(named)-2:])
 }
 
 // fault says where what is wrong was told: by the file, or by a flag.

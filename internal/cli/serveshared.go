@@ -19,7 +19,7 @@ func (r *serving) openShared(ctx context.Context) (err error) {
 	}
 	from := "--redis"
 	if !r.o.given("redis") {
-		from = file.Name + ": serve.redis"
+		from = file.NameOf("serve.redis") + ": serve.redis"
 	}
 	r.shared, err = openShared(ctx, r.s, s.redis, from, cluster.Config{Role: "serve", Logger: slog.New(&logHandler{s: r.s, verbose: r.o.verbose})})
 	if err != nil {

@@ -168,15 +168,15 @@ func (s *settings) mismatch(p provider.Provider, model string) (why string, err 
 	if name := s.file.Limits.Provider; name != "" {
 		of, ok := s.registry.Lookup(name)
 		if !ok {
-			return "", usageError(fmt.Errorf("%s: limits.provider: unknown provider %q%s", s.file.Name, name, provider.DidYouMean(s.registry.Suggest(name))),
+			return "", usageError(fmt.Errorf("%s: limits.provider: unknown provider %q%s", s.file.NameOf("limits.provider"), name, provider.DidYouMean(s.registry.Suggest(name))),
 				"it is one of %s", strings.Join(s.registry.Names(), ", "))
 		}
 		if of.Name != p.Name {
-			return fmt.Sprintf("%s has the limits of %s, and this is %s", s.file.Name, of.Name, p.Name), nil
+			return fmt.Sprintf("%s has the limits of %s, and this is %s", s.file.NameOf("limits.provider"), of.Name, p.Name), nil
 		}
 	}
 	if of := s.file.Limits.Model; of != "" && model != "" && !sameModel(of, model) {
-		return fmt.Sprintf("%s has the limits of %s, and --model is %s", s.file.Name, of, model), nil
+		return fmt.Sprintf("%s has the limits of %s, and --model is %s", s.file.NameOf("limits.model"), of, model), nil
 	}
 	return "", nil
 }

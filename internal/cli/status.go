@@ -111,7 +111,7 @@ func (st *runStatus) end(s *streams, asJSON bool) error {
 	if st.Hint != "" && !asJSON {
 		s.errorf("hint: %s\n", st.Hint)
 	}
-	if st.ended() && (st.Status != string(work.Completed) || failures(st.State) > 0) {
+	if st.ended() && (st.Status != string(work.Completed) || st.State.Failed > 0) {
 		return silent(exitLeft)
 	}
 	return nil
@@ -200,9 +200,6 @@ func recorded(output string) (n int, err error) {
 	}
 }
 
-// failures is how many items all runs of an output recorded as failed.
-func failures(s *work.State) int { return s.Failed + s.AlreadyFailed }
-
 // leftHint says what to do about what a run left.
 func (st *runStatus) leftHint(now time.Time) string {
 	switch {
@@ -210,7 +207,7 @@ func (st *runStatus) leftHint(now time.Time) string {
 		return "the run command without --cancel does the remaining items"
 	case st.State.Status != work.Completed:
 		return st.resumeHint(now)
-	case failures(st.State) > 0:
+	case st.State.Failed > 0:
 		return fmt.Sprintf("the same %s command with --redo failed tries the failed items again", st.command())
 	}
 	return ""

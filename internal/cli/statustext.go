@@ -21,8 +21,12 @@ func (st *runStatus) block(now time.Time) []string {
 
 // word is the run's status for people.
 func (st *runStatus) word() string {
-	if st.Status == string(work.CalledOff) {
+	failed := st.State.Failed
+	switch {
+	case st.Status == string(work.CalledOff):
 		return "called off"
+	case st.Status == string(work.Completed) && failed > 0:
+		return st.Status + " with " + count(failed, "failed item")
 	}
 	return st.Status
 }
@@ -42,7 +46,7 @@ func (st *runStatus) head() string {
 // done is how many items have a result: of a run that was killed the output knows more than the state.
 func (st *runStatus) done() int {
 	s := st.State
-	n := max(s.Already+s.Done+s.Failed, st.recorded)
+	n := max(s.Done+s.Failed, st.recorded)
 	if s.Total > 0 {
 		n = min(n, s.Total)
 	}
@@ -61,7 +65,7 @@ func (st *runStatus) stateRows(row func(name, format string, args ...any), now t
 	if s.Total > 0 {
 		progress += "  " + bar(done, s.Total, 24)
 	}
-	if n := failures(s); n > 0 {
+	if n := s.Failed; n > 0 {
 		progress += fmt.Sprintf("  %s failed", group(n))
 	}
 	row("items", "%s", progress)
@@ -75,7 +79,7 @@ func (st *runStatus) stateRows(row func(name, format string, args ...any), now t
 	if going && s.Outlook != "" {
 		row("outlook", "%s", s.Outlook)
 	}
-	row("throttled", "%s, paused %s", prose.Times(s.Throttles), prose.Times(s.PauseCount))
+	row("limits", "rate-limited %s, paused %s", prose.Times(s.Throttles), prose.Times(s.PauseCount))
 	row("tokens", "%s in, %s out", group(s.InputTokens), group(s.OutputTokens))
 	row("updated", "%s ago", span(now.Sub(s.UpdatedAt)))
 }
@@ -84,7 +88,7 @@ func (st *runStatus) stateRows(row func(name, format string, args ...any), now t
 func (st *runStatus) line(now time.Time) string {
 	s := st.State
 	text := fmt.Sprintf("%s: %s, %s", st.Output, st.word(), counted(st.done(), s.Total))
-	if n := failures(s); n > 0 {
+	if n := s.Failed; n > 0 && st.Status != string(work.Completed) {
 		text += fmt.Sprintf(", %s failed", group(n))
 	}
 	if st.paused(now) {

@@ -80,6 +80,11 @@ func (s *streams) row(name, format string, args ...any) {
 	s.errorf("  %-10s %s\n", name, fmt.Sprintf(format, args...))
 }
 
+// runRow prints a row that covers this run only, below the row of the run.
+func (s *streams) runRow(name, format string, args ...any) {
+	s.row(fmt.Sprintf("  %-10s", name), format, args...)
+}
+
 // prints reports whether standard output goes to that file.
 func (s *streams) prints(name string) bool {
 	file, isFile := s.out.w.(*os.File)

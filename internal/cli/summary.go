@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -24,17 +25,17 @@ type summary struct {
 	Hint    string `json:"hint,omitempty"`
 
 	Total   int            `json:"total"`
-	Already int            `json:"already"` // recorded by earlier runs
-	Done    int            `json:"done"`    // by this run
-	Failed  int            `json:"failed"`  // by this and earlier runs
-	Left    int            `json:"left"`
+	Done    int            `json:"done"` // over all runs, like Failed
+	DoneNow int            `json:"done_by_this_run"`
+	Failed  int            `json:"failed"`
+	Left    int            `json:"remaining"`
 	Kinds   map[string]int `json:"failed_by_kind"` // of failed
 	Finish  map[string]int `json:"finish_reasons"`
 
 	First map[string]string `json:"first_failures,omitempty"` // by kind: the item and its message
 
-	Deduplicated int `json:"deduplicated"` // of this run's results, had from another item's call
-	Cached       int `json:"cached"`       // of this run's results, had from the cache
+	Deduplicated int `json:"equal_requests"` // of this run's results, had from another item's call
+	Cached       int `json:"cached"`         // of this run's results, had from the cache
 
 	Attempts     int      `json:"attempts"`
 	Throttles    int      `json:"throttles"`
@@ -49,7 +50,7 @@ type summary struct {
 	CooldownMS   int64    `json:"cooldown_ms"`
 	BackoffMS    int64    `json:"backoff_ms"`
 
-	Budgets []batch.Used `json:"budgets,omitempty"` // that were set, and what this run used of them
+	Caps []batch.Used `json:"caps,omitempty"` // that were set, and what this run used of them
 
 	PerMin float64            `json:"per_min"`
 	Lanes  []laneSummary      `json:"lanes"`
@@ -57,7 +58,7 @@ type summary struct {
 
 	Upstreams []upstreamSummary `json:"upstreams,omitempty"`
 
-	Via *viaSummary `json:"via,omitempty"` // null: calls go live
+	Batch *batchSummary `json:"batch,omitempty"` // absent without --batch
 
 	misses int // of the cache
 
@@ -67,8 +68,8 @@ type summary struct {
 // laneSummary is what a run took of the limits of one lane.
 type laneSummary struct {
 	Lane    string          `json:"lane"`
-	Slots   int             `json:"slots"`
-	Budgets []budgetSummary `json:"budgets"`
+	Slots   int             `json:"concurrency"`
+	Budgets []budgetSummary `json:"limits"`
 
 	granted int // tries that were sent
 }
@@ -87,7 +88,7 @@ type budgetSummary struct {
 // summarize fills a summary from what the run and the Scheduler say.
 func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 	sum := &summary{
-		Total: rep.Total, Already: rep.Already, Done: rep.Done, Left: max(0, rep.Left()),
+		Total: rep.Total, Done: rep.Already - rep.AlreadyFailed + rep.Done, DoneNow: rep.Done, Left: max(0, rep.Left()),
 		Failed:       rep.Failed + rep.AlreadyFailed,
 		Kinds:        map[string]int{},
 		Finish:       rep.Finish,
@@ -97,7 +98,7 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 		WallMS: rep.Wall.Milliseconds(), QueuedMS: rep.Queued.Milliseconds(),
 		CooldownMS: rep.Cooldown.Milliseconds(), BackoffMS: rep.Backoff.Milliseconds(),
 		Lanes: []laneSummary{}, Bound: map[string]float64{}, ran: rep.Done + rep.Failed,
-		Budgets: rep.Budgets,
+		Caps: rep.Budgets,
 	}
 	// Where the price of calls is not known, what was spared does not make a cost; where there were none, nothing was paid.
 	if free := rep.Twins + rep.Cached; rep.Costed > free || free > 0 && free == sum.ran {
@@ -180,7 +181,6 @@ func share(b limits.BucketSnapshot, spent float64, wall time.Duration) float64 {
 
 // print writes the summary for people: first the items that need attention, then this run, at the end the next command.
 func (sum *summary) print(s *streams) {
-	done := sum.Total - sum.Failed - sum.Left
 	switch {
 	case sum.Total == 0 && sum.Error == "":
 		s.errorf("nothing to do: %s has no lines\n", inputName(sum.Input))
@@ -188,35 +188,67 @@ func (sum *summary) print(s *streams) {
 	case sum.Total == 0: // the error says why
 		return
 	}
-	if sum.Left == 0 && sum.Attempts == 0 && sum.Done == 0 && sum.Already == sum.Total && sum.Failed == 0 {
-		s.errorf("%s of %s done already: %s\n", group(sum.Total), group(sum.Total), sum.Output)
-		return
+	done := earlierText(group(sum.Done)+" of "+group(sum.Total)+" done", sum.Done-sum.DoneNow)
+	if sum.Done == sum.Total && sum.ran == 0 {
+		done = group(sum.Done) + " of " + group(sum.Total) + " done already"
 	}
-	line := fmt.Sprintf("%s of %s done", group(done), group(sum.Total))
-	if earlier := done - sum.Done; sum.Already > 0 && earlier > 0 {
-		line += fmt.Sprintf(" (%s by earlier runs)", group(earlier))
+	s.errorf("%s\n", prose.Fields(done,
+		prose.If(sum.Failed, earlierText(group(sum.Failed)+" failed", sum.Failed-(sum.ran-sum.DoneNow))),
+		prose.If(sum.Left, group(sum.Left)+" remaining")))
+	s.failedRows(sum.Kinds, sum.First)
+	if sum.ran+sum.Left > 0 {
+		sum.printRun(s)
+		sum.printLimits(s)
 	}
-	s.errorf("%s\n", prose.Fields(line, prose.If(sum.Failed, group(sum.Failed)+" failed"), prose.If(sum.Left, group(sum.Left)+" remaining")))
-	sum.printAttention(s)
-	sum.printRun(s)
-	sum.printLimits(s)
-	if done+sum.Failed > 0 {
+	if sum.Done+sum.Failed > 0 {
 		s.row("output", "%s", sum.Output)
 	}
-	if sum.Outcome == "done" && sum.Hint == "" {
-		s.errorf("next: sluice answers %s\n", shellQuote(sum.Output))
+	if sum.Error == "" && sum.Hint == "" {
+		name := "answers"
+		if sum.Failed > 0 {
+			name = "report"
+		}
+		s.errorf("next: sluice %s %s\n", name, shellQuote(sum.Output))
 	}
 }
 
-// printAttention writes the results that need attention: failed items by kind, and results that are cut off.
-func (sum *summary) printAttention(s *streams) {
-	for _, kind := range prose.LargestFirst(sum.Kinds) {
-		text := group(sum.Kinds[kind]) + " " + kind
-		if first := sum.First[kind]; first != "" {
-			text += ", first " + first
-		}
-		s.row("failed", "%s", text)
+// earlierText adds the share of earlier runs to a count.
+func earlierText(text string, n int) string {
+	return text + prose.If(n, " ("+group(n)+" by earlier runs)")
+}
+
+// failedRows counts failed items by kind, with the first of each in this run.
+func (s *streams) failedRows(kinds map[string]int, first map[string]string) {
+	for _, kind := range prose.LargestFirst(kinds) {
+		s.row("failed", "%s %s%s", group(kinds[kind]), kind, strings.TrimSuffix(", first "+first[kind], ", first "))
 	}
+}
+
+// thisRun writes the number of items, the time and the rate of this run. One request makes no rate.
+func (s *streams) thisRun(items, attempts int, wallMS int64, throttles int) {
+	const minForRate = 2
+	wall, rate := time.Duration(wallMS)*time.Millisecond, ""
+	if min(items, attempts) >= minForRate && wall > 0 {
+		rate = group(float64(items)/wall.Minutes()) + "/min"
+	}
+	s.row("this run", "%s", prose.Fields(count(items, "item")+" in "+span(wall), rate,
+		prose.If(throttles, "rate-limited "+prose.Times(throttles))))
+}
+
+// costRow writes the cost of this run, and for how many of its items it is known.
+func (s *streams) costRow(usd *float64, costed, items int, doubts string) {
+	switch {
+	case usd == nil:
+	case costed < items:
+		s.runRow("cost", "%s for %s of %s items%s", dollars(*usd), group(costed), group(items), doubts)
+	default:
+		s.runRow("cost", "%s%s", dollars(*usd), doubts)
+	}
+}
+
+// printRun writes the work of this run.
+func (sum *summary) printRun(s *streams) {
+	s.thisRun(sum.ran, sum.Attempts, sum.WallMS, sum.Throttles)
 	cut := 0
 	for reason, n := range sum.Finish {
 		if (provider.Reply{Finish: reason}).Cut() {
@@ -224,40 +256,23 @@ func (sum *summary) printAttention(s *streams) {
 		}
 	}
 	if cut > 0 {
-		s.row("cut off", "%s at the maximum number of output tokens: raise max_tokens", count(cut, "result"))
+		s.runRow("cut off", "%s at the maximum number of output tokens: raise max_tokens", count(cut, "result"))
 	}
-}
-
-// printRun writes the work of this run. One request makes no rate.
-func (sum *summary) printRun(s *streams) {
-	const minForRate = 2
-	wall, rate := time.Duration(sum.WallMS)*time.Millisecond, ""
-	if min(sum.ran, sum.Attempts) >= minForRate {
-		rate = group(sum.PerMin) + "/min"
-	}
-	s.row("this run", "%s", prose.Fields(count(sum.ran, "item")+" in "+span(wall), rate,
-		prose.If(sum.Throttles, "rate-limited "+prose.Times(sum.Throttles))))
 	// An item without a result when the run stopped can be a hit in a later run.
 	if all := min(sum.Cached+sum.misses, sum.ran-sum.Deduplicated); all > 0 {
-		s.row("cache", "%s hits of %s", group(sum.Cached), group(all))
+		s.runRow("cache", "%s hits of %s", group(sum.Cached), group(all))
 	}
 	if sum.Deduplicated > 0 {
-		s.row("equal", "%s of %s items have the result of an equal request", group(sum.Deduplicated), group(sum.ran))
+		s.runRow("equal", "%s of %s items have the result of an equal request", group(sum.Deduplicated), group(sum.ran))
 	}
-	sum.Via.print(s)
+	sum.Batch.print(s)
 	if sum.Attempts == 0 && sum.Throttles == 0 {
 		return
 	}
-	s.row("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
-	switch {
-	case sum.Cost == nil:
-	case sum.Costed < sum.ran:
-		s.row("cost", "%s for %s of %s items%s", dollars(*sum.Cost), group(sum.Costed), group(sum.ran), sum.doubts())
-	default:
-		s.row("cost", "%s%s", dollars(*sum.Cost), sum.doubts())
-	}
+	s.runRow("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
+	s.costRow(sum.Cost, sum.Costed, sum.ran, sum.doubts())
 	if len(sum.Finish) > 0 {
-		s.row("finish", "%s", prose.Counts(sum.Finish))
+		s.runRow("finish", "%s", prose.Counts(sum.Finish))
 	}
 }
 
@@ -265,13 +280,13 @@ func (sum *summary) printRun(s *streams) {
 func (sum *summary) printLimits(s *streams) {
 	const maxLanes = 4
 	for _, up := range sum.Upstreams {
-		s.row("upstream", "%s", up)
+		s.runRow("upstream", "%s", up)
 	}
 	lanes := slices.SortedStableFunc(slices.Values(sum.Lanes), func(a, b laneSummary) int { return cmp.Compare(b.granted, a.granted) })
 	others := lanes[min(maxLanes, len(lanes)):]
 	for _, lane := range lanes[:len(lanes)-len(others)] {
 		if text := lane.String(); text != "" {
-			s.row("limits", "%s", text)
+			s.runRow("limits", "%s", text)
 		}
 	}
 	if len(others) > 0 {
@@ -279,10 +294,10 @@ func (sum *summary) printLimits(s *streams) {
 		for _, lane := range others {
 			requests += lane.granted
 		}
-		s.row("limits", "%s with %s: see --json", count(len(others), "other model"), count(requests, "request"))
+		s.runRow("limits", "%s with %s: see --json", count(len(others), "other model"), count(requests, "request"))
 	}
 	if len(sum.Bound) > 0 {
-		s.row("limited by", "%s", prose.Shares(sum.Bound))
+		s.runRow("limited by", "%s", prose.Shares(sum.Bound))
 	}
 }
 

@@ -130,6 +130,16 @@ func TestStatusNamesWhatBinds(t *testing.T) {
 	}
 }
 
+func TestStatusShowsNoRateAboveTheLimitThatBinds(t *testing.T) {
+	lane := limits.LaneSnapshot{Lane: "m", Waiting: 9, Binding: limits.Requests, Budgets: []limits.BucketSnapshot{{Dimension: limits.Requests, Limit: 900}}}
+	for perMin, want := range map[float64]string{1678: "limited by 900 requests/min", 900: "900/min · limited by 900 requests/min"} {
+		st := status{now: time.Now(), perMin: perMin, lanes: []limits.LaneSnapshot{lane}}
+		if got := st.speed(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestStatusSaysThatAllWaitForAnotherTry(t *testing.T) {
 	st := status{now: time.Now(), total: 9, retrying: 3, lanes: []limits.LaneSnapshot{{Lane: "m"}}}
 	if st.binding() == "" || st.line().Retrying != 3 {

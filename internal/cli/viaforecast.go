@@ -15,14 +15,14 @@ func autoWords(a *forecast.Auto) string {
 	took := shortTime(new(a.TimeS.Seconds()))
 	switch {
 	case a.Later == 0:
-		return fmt.Sprintf("all is called live at once, for about %s: batches would have no time to come back before the deadline", took)
+		return fmt.Sprintf("all items are sent live at once, in about %s: batches cannot end before the deadline", took)
 	case a.Live > 0:
-		return fmt.Sprintf("%s go live at once, and %s by batch, which may come after the deadline: live calls of all take about %s",
+		return fmt.Sprintf("%s items are sent live at once; %s go into batches, which may end after the deadline: all of them would take about %s live",
 			group(a.Live), group(a.Later), took)
 	case a.WaitS == nil:
-		return "all goes by batch, which may come after the deadline: live calls can do none before it"
+		return "all items go into batches, which may end after the deadline: no live request can finish before it"
 	}
-	return fmt.Sprintf("all items go by batch; items without a result after %s are sent live: all of them would take about %s", span(a.WaitS.Duration), took)
+	return fmt.Sprintf("all items go into batches; items without a result after %s are sent live: all of them would take about %s", span(a.WaitS.Duration), took)
 }
 
 // printVia writes it for people, as rows below those of live calls.

@@ -12,25 +12,24 @@ import (
 	"github.com/sluice-llm/sluice/internal/prose"
 )
 
-// viaSummary is what came of a run by which way, as --json prints it.
-type viaSummary struct {
-	Way      string   `json:"way"`
+// batchSummary is the work of a run with --batch, as --json prints it.
+type batchSummary struct {
 	Batches  int      `json:"batches"` // that ended in this run, whichever submitted them
 	Pending  int      `json:"pending_batches"`
 	Lost     int      `json:"lost_batches,omitempty"`
-	Lines    int      `json:"lines_by_batch"`
-	Live     int      `json:"lines_live"`
+	Items    int      `json:"items_by_batch"`
+	Live     int      `json:"items_live"`
 	Cost     *float64 `json:"cost_by_batch_usd"` // null where no price is known
-	LiveCost *float64 `json:"live_cost_usd"`     // what the same lines would have cost live
+	LiveCost *float64 `json:"live_cost_usd"`     // of the same items, had they been sent live
 	Saved    *float64 `json:"saved_usd"`
 }
 
-// newViaSummary returns what a run says of its ways; nil where calls go live without a choice.
-func newViaSummary(way batch.Via, rep *batch.BatchReport) *viaSummary {
+// newBatchSummary returns the summary of the batches of a run; nil without --batch.
+func newBatchSummary(way batch.Via, rep *batch.BatchReport) *batchSummary {
 	if way == batch.ViaLive {
 		return nil
 	}
-	v := &viaSummary{Way: way.String(), Batches: rep.Parts, Pending: rep.Pending, Lost: rep.Lost, Lines: rep.Lines, Live: rep.Live}
+	v := &batchSummary{Batches: rep.Parts, Pending: rep.Pending, Lost: rep.Lost, Items: rep.Lines, Live: rep.Live}
 	if rep.LiveCost > 0 {
 		v.Cost, v.LiveCost = new(prose.RoundDollars(rep.Cost)), new(prose.RoundDollars(rep.LiveCost))
 		v.Saved = new(prose.RoundDollars(rep.LiveCost - rep.Cost))
@@ -39,29 +38,15 @@ func newViaSummary(way batch.Via, rep *batch.BatchReport) *viaSummary {
 }
 
 // print writes it for people.
-func (v *viaSummary) print(s *streams) {
-	if v == nil || v.Lines+v.Live+v.Pending+v.Lost == 0 {
+func (v *batchSummary) print(s *streams) {
+	if v == nil || v.Items+v.Live+v.Pending+v.Lost == 0 {
 		return
 	}
-	var ways []string
-	if v.Lines > 0 {
-		ways = append(ways, fmt.Sprintf("%s by %s", count(v.Lines, "line"), countBatches(v.Batches)))
-	}
-	switch {
-	case v.Live > 0 && v.Lines > 0:
-		ways = append(ways, group(v.Live)+" live")
-	case v.Live > 0:
-		ways = append(ways, count(v.Live, "line")+" live")
-	}
-	if v.Pending > 0 {
-		ways = append(ways, countBatches(v.Pending)+" pending")
-	}
-	if v.Lost > 0 {
-		ways = append(ways, countBatches(v.Lost)+" lost")
-	}
-	s.row("via", "%s", strings.Join(ways, ", "))
+	s.runRow("batch", "%s", prose.Fields(
+		prose.If(v.Items, count(v.Items, "item")+" in "+countBatches(v.Batches)), prose.If(v.Live, count(v.Live, "item")+" live"),
+		prose.If(v.Pending, countBatches(v.Pending)+" pending"), prose.If(v.Lost, countBatches(v.Lost)+" lost")))
 	if v.Saved != nil {
-		s.row("saved", "%s: they would have cost %s live", dollars(*v.Saved), dollars(*v.LiveCost))
+		s.runRow("saved", "%s: they would have cost %s live", dollars(*v.Saved), dollars(*v.LiveCost))
 	}
 }
 
@@ -95,7 +80,7 @@ func (o *runOptions) calledOff(was, left int) string {
 		if left == 1 {
 			verb = "is"
 		}
-		words = append(words, fmt.Sprintf("%s %s left: %s", count(left, "line"), verb, o.withoutCancel().command()))
+		words = append(words, fmt.Sprintf("%s %s remaining: %s", count(left, "item"), verb, o.withoutCancel().command()))
 	}
 	return strings.Join(words, "; ")
 }

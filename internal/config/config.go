@@ -7,7 +7,6 @@ package config
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -70,15 +69,31 @@ func (f *File) Registry() *provider.Registry {
 
 // At returns err as one about the field of that path, in the file that has it or what it is missing in.
 func (f *File) At(field string, err error) error {
-	for _, d := range f.documents {
-		if d.body == nil {
-			continue
-		}
-		if wrong := d.wrong(field, err); wrong.Line > 0 {
-			return wrong
-		}
+	if d := f.source(field); d != nil {
+		return d.wrong(field, err)
 	}
 	return err
+}
+
+// NameOf returns the name of the file that has the field of that path or what it is missing in; of the last file if none has.
+func (f *File) NameOf(field string) string {
+	if d := f.source(field); d != nil {
+		return d.name
+	}
+	return f.Name
+}
+
+// source returns the last document that has the field, or else a field above it. A list is of one document. Nil: none has any.
+func (f *File) source(field string) *document {
+	path, _, _ := strings.Cut(field, "[")
+	for ; path != ""; path = parent(path) {
+		for _, d := range f.documents {
+			if d.body != nil && d.node(path) != nil {
+				return d
+			}
+		}
+	}
+	return nil
 }
 
 // DiffersFrom reports whether the file says anything else to a run but of limits.
@@ -96,8 +111,8 @@ func (f File) DiffersFrom(g File) bool {
 // largest is how large a file may be: many times what anybody writes by hand.
 const largest = 256 << 10
 
-// Load reads files, of which a later one wins: each of its fields replaces that field of those before, and its providers come on top
-// of theirs. A document that `sluice find` wrote is taken for its limits. An error about their content is an *Error.
+// Load reads files. Each field of a later file replaces that field of the files before, also below limits and serve; a list is one
+// field, but providers are added. A document that `sluice find` wrote gives its limits. An error about their content is an *Error.
 func Load(paths ...string) (file File, err error) {
 	for _, path := range paths {
 		data, err := read(path)
@@ -150,17 +165,11 @@ func (f File) parse(name string, data []byte) (File, error) {
 	if err := d.checkSecrets(); err != nil {
 		return File{}, err
 	}
-	d.keepLimits()
-	var own File
-	if err := d.decode(&own); err != nil {
-		return File{}, err
-	}
+	d.dropFound()
 	before := f.Providers
-	f.Providers = own.Providers
-	f.Tier, f.Prefer, f.Charge = cmp.Or(own.Tier, f.Tier), cmp.Or(own.Prefer, f.Prefer), cmp.Or(own.Charge, f.Charge)
-	f.Limits, f.Serve, f.MaxThrottles = cmp.Or(own.Limits, f.Limits), cmp.Or(own.Serve, f.Serve), cmp.Or(own.MaxThrottles, f.MaxThrottles)
-	if own.Upstreams != nil {
-		f.Upstreams = own.Upstreams
+	f.Providers = nil
+	if err := d.decode(&f); err != nil {
+		return File{}, err
 	}
 	if err := f.check(&d); err != nil {
 		return File{}, err
@@ -190,8 +199,8 @@ func (f *File) check(d *document) error {
 			return d.wrong(fmt.Sprintf("providers[%d].%s", row.Row, row.Field), row.Err)
 		}
 	}
-	if f.MaxThrottles != nil && *f.MaxThrottles < 0 {
-		return d.wrong("max_throttles", errors.New("is below zero"))
+	if n := d.node("max_throttles"); f.MaxThrottles != nil && (*f.MaxThrottles < 0 || n != nil && n.Type() == ast.FloatType) {
+		return d.wrong("max_throttles", errors.New("want a whole number, at least 0")) // the parser drops a fraction
 	}
 	if err := new(limits.Charge).UnmarshalText([]byte(f.Charge)); f.Charge != "" && err != nil {
 		return d.wrong("charge", err)
@@ -253,14 +262,18 @@ func (d *document) parse(data []byte) (err error) {
 	return nil
 }
 
-// keepLimits drops all but the limits of a document that find wrote.
-func (d *document) keepLimits() {
+// found are the fields of a document of find beside limits, the first of which each has.
+var found = strings.Fields(`recommended_workers base_url binding bound bucket_of_one dry_run error findings high hint low max_tested mode
+	model notes provider runs settings soak spent timestamp took_ms`)
+
+// dropFound drops the fields of a document of find that are not settings.
+func (d *document) dropFound() {
 	m, ok := d.body.(*ast.MappingNode)
-	named := func(name string) func(*ast.MappingValueNode) bool {
-		return func(v *ast.MappingValueNode) bool { return v.Key.GetToken().Value == name }
+	is := func(names ...string) func(*ast.MappingValueNode) bool {
+		return func(v *ast.MappingValueNode) bool { return slices.Contains(names, v.Key.GetToken().Value) }
 	}
-	if ok && slices.ContainsFunc(m.Values, named("recommended_workers")) {
-		m.Values = slices.DeleteFunc(m.Values, func(v *ast.MappingValueNode) bool { return !named("limits")(v) })
+	if ok && slices.ContainsFunc(m.Values, is(found[0])) {
+		m.Values = slices.DeleteFunc(m.Values, is(found...))
 	}
 }
 

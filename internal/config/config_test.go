@@ -146,6 +146,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"limits:\r\n  rpm: 500\r\n  tmp: 3\r\n", `f.yaml:3: unknown field "tmp"`},
 		{"limits:\n  rpm: 5\n  burst_seconds: 1e9\n", `f.yaml:3: limits.burst_seconds: 1e+09 is more seconds than a day has`},
 		{"limits:\n  rpm: 5\n  tpm: 2e12\n", `f.yaml:3: limits.tpm: 2e+12 is above 1000000000000`},
+		{"max_throttles: 0.9\n", `f.yaml:1: max_throttles: want a whole number`},
 		{"provider: []\n", `f.yaml:1: field "provider" does not stand here, but below another (did you mean providers?)`},
 		{"rpm: 300\n", `f.yaml:1: field "rpm" does not stand here, but below another`},
 		{"limits:\n  rpm:\n    valeu: 3\n", `f.yaml:3: unknown field "valeu" (did you mean value?)`},
@@ -396,27 +397,36 @@ func TestLaterFilesWin(t *testing.T) {
 		}
 		return path
 	}
-	first := write("a.yaml", "max_throttles: 3\nlimits: {rpm: 5, tpm: 100}\nproviders: [{name: mine, base_url: 'http://127.0.0.1:1/v1', dialect: openai}]")
-	second := write("b.yaml", "limits: {rpm: 7}\nupstreams: [{provider: mine, models: [m]}]")
-	f, err := config.Load(first, second)
+	tenants := "tenants: [{name: ci, key_sha256: " + strings.Repeat("ab", 32) + "}]"
+	first := write("a.yaml", "max_throttles: 3\nlimits: {rpm: 5, tpm: 100}\nserve: {drain_timeout: 3s, "+tenants+"}\nproviders: [{name: mine, base_url: 'http://127.0.0.1:1/v1', dialect: openai}]")
+	second := write("b.yaml", "limits: {rpm: 7}\nserve: {drain_timeout: 5s}\nupstreams: [{provider: mine, models: [m]}]")
+	f, err := config.Load(first, second, write("empty.yaml", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Limits.RPM.Value != 7 || f.Limits.TPM != nil || *f.MaxThrottles != 3 || len(f.Upstreams) != 1 || len(f.Providers) != 1 {
+	if f.Limits.RPM.Value != 7 || f.Limits.TPM.Value != 100 || *f.MaxThrottles != 3 || len(f.Upstreams) != 1 || len(f.Providers) != 1 {
 		t.Errorf("%+v", f)
 	}
-	if got := f.At("max_throttles", errors.New("x")).Error(); !strings.HasPrefix(got, first+":1:") {
-		t.Errorf("a field of the first file is named as %q", got)
+	if f.Serve.DrainTimeout != config.Duration(5*time.Second) || len(f.Serve.Tenants) != 1 {
+		t.Errorf("%+v", f.Serve)
+	}
+	for field, want := range map[string]string{"max_throttles": first + ":1:", "serve.tenants[0].rpm": first + ":3:", "limits.rpm": second + ":1:"} {
+		if got := f.At(field, errors.New("x")).Error(); !strings.HasPrefix(got, want) {
+			t.Errorf("%s is named as %q, want %q", field, got, want)
+		}
 	}
 }
 
 // A document of find gives its limits and nothing else.
 func TestADocumentOfFindIsReadForItsLimits(t *testing.T) {
-	f, err := config.Parse("x.json", []byte(`{"recommended_workers": 3, "findings": {"rpm": 1}, "slots": 3, "limits": {"rpm": {"value": 5, "source": "header"}}}`))
+	f, err := config.Parse("x.json", []byte(`{"recommended_workers": 3, "findings": {"rpm": 1}, "limits": {"rpm": {"value": 5, "source": "header"}}}`))
 	if err != nil || f.Limits.RPM.Value != 5 {
 		t.Errorf("%+v, %v", f.Limits, err)
 	}
 	if f, err = config.Parse("x.json", []byte(`{"recommended_workers": 0, "runs": [], "model": "m", "provider": "openai"}`)); err != nil || f.Limits != nil {
 		t.Errorf("of a sweep in which no worker passed: %+v, %v", f.Limits, err)
+	}
+	if _, err = config.Parse("x.json", []byte("recommended_workers: 4\nbogus: true")); err == nil || !strings.HasPrefix(err.Error(), `x.json:2: unknown field "bogus"`) {
+		t.Error(err)
 	}
 }

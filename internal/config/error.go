@@ -43,7 +43,7 @@ func (e *Error) Hint() string { return e.hint }
 // wrong is an error about the field of that path, or about what it is missing in.
 func (d *document) wrong(field string, err error) *Error {
 	at := 0
-	for path := field; at == 0 && path != ""; path = path[:max(strings.LastIndexAny(path, ".["), 0)] {
+	for path := field; at == 0 && path != ""; path = parent(path) {
 		if n := d.node(path); n != nil {
 			at = line(n.GetToken())
 		}
@@ -54,6 +54,9 @@ func (d *document) wrong(field string, err error) *Error {
 	}
 	return &Error{File: d.name, Line: at, Field: provider.Redact(field), Text: provider.Redact(err.Error()), hint: hint}
 }
+
+// parent returns the path of what the field of a path is in; "" at the top.
+func parent(path string) string { return path[:max(strings.LastIndexAny(path, ".["), 0)] }
 
 // node is the value of the field of that path; nil if the document does not have it.
 func (d *document) node(path string) ast.Node {

@@ -120,10 +120,11 @@ func (f *File) checkServe() (field string, err error) {
 	if s == nil {
 		return "", nil
 	}
-	for _, a := range []struct{ field, address string }{{"listen", s.Listen}, {"metrics", strings.TrimPrefix(s.Metrics, "none")}} {
-		if err := checkAddress(a.address); err != nil {
-			return a.field, err
-		}
+	if err := CheckAddress(s.Listen); s.Listen != "" && err != nil {
+		return "listen", err
+	}
+	if err := CheckAddress(s.Metrics); s.Metrics != "" && s.Metrics != "none" && err != nil {
+		return "metrics", err
 	}
 	for i, host := range s.Hosts {
 		if err := CheckHost(host); err != nil {
@@ -226,11 +227,8 @@ func (up *Upstream) serves(model string, known *provider.Registry) bool {
 	return ok && p.Name == up.Provider
 }
 
-// checkAddress refuses what cannot be listened at. "" is fine.
-func checkAddress(address string) error {
-	if address == "" {
-		return nil
-	}
+// CheckAddress refuses what cannot be listened at.
+func CheckAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	n, bad := strconv.ParseUint(port, 10, 16)
 	if err != nil || bad != nil || n > 0xffff || strings.ContainsFunc(host, func(r rune) bool { return notInName(r) && !strings.ContainsRune(":%", r) }) {

@@ -61,6 +61,7 @@ func TestWrongServesAreNamedByLineAndField(t *testing.T) {
 		"listen: 127.0.0.1:http":           "x:3: serve.listen: want a host and a port",
 		"listen: 127.0.0.1:70000":          "x:3: serve.listen: want a host and a port",
 		"metrics: here":                    "x:3: serve.metrics: want a host and a port",
+		"metrics: nonefoo:x":               "x:3: serve.metrics: want a host and a port",
 		"allow_host: a":                    "x:3: serve.allow_host: want a list",
 		"allow_host: [a, 'https://b']":     "x:3: serve.allow_host[1]: want a host's name",
 		"allow_host:\n    - a\n    - ''":   "x:5: serve.allow_host[1]: want a host's name",

@@ -25,8 +25,8 @@ type DryRun struct {
 	Tokens
 	Cost *Cost `json:"cost_usd"` // nil: a price is unknown
 	Time
-	Via     *Via              `json:"via,omitempty"` // nil: calls go live
-	Models  []*Lane           `json:"models"`        // the largest first
+	Via     *Via              `json:"batch,omitempty"` // nil without --batch
+	Models  []*Lane           `json:"models"`          // the largest first
 	Assumed []plan.Assumption `json:"assumed"`
 	Unknown []string          `json:"unknown"`
 	Hint    string            `json:"hint,omitempty"`

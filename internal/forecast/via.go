@@ -13,12 +13,12 @@ import (
 
 // Via is what a run would hand over to Batch APIs.
 type Via struct {
-	Way      string     `json:"way"`
 	Cost     *Cost      `json:"cost_usd"` // by the Batch APIs; nil: a price is unknown
 	Accounts []*Batches `json:"accounts"`
 	Pending
-	Auto *Auto `json:"auto,omitempty"` // nil: there is no deadline to weigh
+	Auto *Auto `json:"deadline,omitempty"` // nil: there is no deadline to weigh
 
+	way   batch.Via
 	known *provider.Registry
 }
 
@@ -63,7 +63,7 @@ type openBatch struct {
 
 // NewVia returns what a run without requests would hand over.
 func NewVia(way batch.Via, known *provider.Registry) *Via {
-	return &Via{Way: way.String(), Accounts: []*Batches{}, known: known}
+	return &Via{way: way, Accounts: []*Batches{}, known: known}
 }
 
 // Add adds a request to the batches of its account. Without a Batch API, --batch has it go live.
@@ -93,7 +93,7 @@ func (v *Via) account(name string) *Batches {
 		return v.Accounts[i]
 	}
 	p, _ := v.known.Lookup(name) // the request was recognised as its
-	if p.Batches.API == "" && v.Way == batch.ViaAuto.String() {
+	if p.Batches.API == "" && v.way == batch.ViaAuto {
 		return nil
 	}
 	b := &Batches{Provider: name, Price: p.Batches.Price, Window: plan.Seconds{Duration: p.Batches.Window}, row: p.Batches, open: make(map[batchName]*openBatch)}

@@ -277,9 +277,6 @@ func (x *Exec) Alike() bool {
 // Total is how many items there are; 0 while standard input may bring more.
 func (x *Exec) Total() int { return x.input.known() }
 
-// Already is how many of them earlier runs did.
-func (x *Exec) Already() int { return x.tally.already() }
-
 // Close lets go of the directory. It must come after Run.
 func (x *Exec) Close() error {
 	var errs []error

@@ -13,11 +13,9 @@ import (
 
 // Preview is what a run would do.
 type Preview struct {
-	Items   int `json:"items"`
-	Already int `json:"already"` // done by earlier runs
-	Left    int `json:"left"`    // to run, those included that are blocked
-
-	Blocked []work.Blocked `json:"blocked_by,omitempty"` // by what earlier runs did
+	Items     int
+	Remaining int            // to run, those included that are blocked
+	Blocked   []work.Blocked // by what earlier runs did
 }
 
 // Planned is an item that a run would run.
@@ -48,8 +46,7 @@ func ReadPreview(cfg Config, each func(Planned) error) (Preview, error) {
 	if err := x.lookBack(); err != nil {
 		return Preview{}, err
 	}
-	p := Preview{Items: x.input.chosen, Already: x.tally.already(), Blocked: x.input.blocked()}
-	p.Left = p.Items - p.Already
+	p := Preview{Items: x.input.chosen, Remaining: x.input.chosen - x.tally.already(), Blocked: x.input.blocked()}
 	return p, x.input.plan(each)
 }
 

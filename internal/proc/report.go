@@ -23,14 +23,14 @@ type Report struct {
 // Summary counts items.
 type Summary struct {
 	Stage       string   `json:"stage,omitempty"`
-	Items       int      `json:"items"`
-	Succeeded   int      `json:"succeeded"`
+	Items       int      `json:"total"`
+	Succeeded   int      `json:"done"`
 	Failed      int      `json:"failed"`
 	Quarantined int      `json:"quarantined"`
 	RateLimited int      `json:"rate_limited"` // have no result: their last try met a limit
 	Blocked     int      `json:"blocked"`      // have no result: they need what failed or was not done
-	Left        int      `json:"left"`         // have no result, for these or other reasons
-	PassRate    *float64 `json:"pass_rate"`    // succeeded among those that have a result; null: none has
+	Left        int      `json:"remaining"`    // have no result, for these or other reasons
+	PassRate    *float64 `json:"pass_rate"`    // done among those that have a result; null: none has
 }
 
 // count adds an item with a result.

@@ -46,9 +46,9 @@ type Report struct {
 // Items counts what became of items.
 type Items struct {
 	Total        int     `json:"total"`
-	OK           int     `json:"ok"`
+	OK           int     `json:"done"`
 	Failed       int     `json:"failed"`
-	Left         int     `json:"left,omitempty"` // as far as it is known
+	Left         int     `json:"remaining,omitempty"` // as far as it is known
 	Reused       int     `json:"reused"`
 	PerMin       float64 `json:"per_min,omitempty"`
 	Throttled    int     `json:"throttled"`    // that were ever throttled,

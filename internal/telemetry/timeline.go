@@ -22,9 +22,9 @@ type Bin struct {
 	Failed    int `json:"failed"` // attempts
 	Input     int `json:"input_tokens"`
 	Output    int `json:"output_tokens"`
-	InFlight  int `json:"in_flight"` // most at once,
-	Slots     int `json:"slots"`     // most that there might be,
-	Waiting   int `json:"waiting"`   // and most that waited
+	InFlight  int `json:"in_flight"`   // most at once,
+	Slots     int `json:"concurrency"` // most that there might be,
+	Waiting   int `json:"waiting"`     // and most that waited
 }
 
 // with is two bins in one.

@@ -63,15 +63,11 @@ func (k *keeper) state() State {
 		RateLimitUntil: limit.Until,
 		RateLimit:      limit,
 		Total:          p.Total,
-		Already:        p.Already,
-		Done:           p.Done,
-		Failed:         p.Failed,
+		Done:           p.AllDone(),
+		Failed:         p.Failed + p.AlreadyFailed,
 		Throttles:      max(p.Throttles, limited),
 		InputTokens:    p.Usage.Input,
 		OutputTokens:   p.Usage.Output,
-	}
-	if earlier := k.runner.cfg.AlreadyFailed; earlier != nil {
-		state.AlreadyFailed = earlier()
 	}
 	if look := k.runner.cfg.Outlook; look != nil {
 		state.Outlook = look()

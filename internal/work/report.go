@@ -39,7 +39,7 @@ type Report struct {
 // Progress is how far a run is.
 type Progress struct {
 	Total     int // of all runs on the same journal; grows if it was not told
-	Already   int // done by earlier runs
+	Already   int // recorded by earlier runs
 	Done      int // by this run, as what follows
 	Failed    int
 	Attempts  int // of items that were recorded, throttled tries aside
@@ -48,7 +48,12 @@ type Progress struct {
 	Cost      float64       // in US dollars, as far as it is known
 	Estimated float64       // the part of Cost that is an estimate
 	Elapsed   time.Duration // since it began; 0 before
+
+	AlreadyFailed int // of Already, recorded as failed
 }
+
+// AllDone returns the number of items that this run and earlier ones did well.
+func (p Progress) AllDone() int { return p.Already - p.AlreadyFailed + p.Done }
 
 // Left is how many items are not recorded yet.
 func (p Progress) Left() int { return p.Total - p.Already - p.Done - p.Failed }
@@ -125,6 +130,9 @@ func (r *Runner) Progress() Progress {
 	}
 	if read := r.cfg.AlreadyRead; read != nil {
 		p.Already = read()
+	}
+	if failed := r.cfg.AlreadyFailed; failed != nil {
+		p.AlreadyFailed = failed()
 	}
 	p.Total = max(p.Total, p.Already+int(r.taken.Load()))
 	if !t.started.IsZero() {

@@ -39,7 +39,7 @@ type Config struct {
 	// nothing left to stop. 0 is unknown: those taken in so far count, and all are there once the feed has ended.
 	Total int
 
-	// Already is how many items earlier runs did, for Progress, and AlreadyFailed how many of these failed, for the state file.
+	// Already is how many items earlier runs did, for Progress, and AlreadyFailed how many of these failed.
 	// Nil is none. AlreadyRead is Already where that is known only as the items are read, as from a pipe; nil is Already itself.
 	Already       int
 	AlreadyRead   func() int

@@ -25,9 +25,9 @@ type Blocked struct {
 	Name  string `json:"name"`
 	Items int    `json:"items"` // that did not run
 
-	Need   string `json:"need"`   // the stage that it needs, the first of several that will not be done well
-	Failed int    `json:"failed"` // its items that failed
-	Left   int    `json:"left"`   // its items that have no result
+	Need   string `json:"need"`      // the stage that it needs, the first of several that will not be done well
+	Failed int    `json:"failed"`    // its items that failed
+	Left   int    `json:"remaining"` // its items that have no result
 }
 
 // String says what is blocked by what: "T3 needs T1, of which 2 items failed".

@@ -54,14 +54,12 @@ type State struct {
 	RateLimit      RateLimit `json:"rate_limit,omitzero"`       // what that pause is for
 	Outlook        string    `json:"outlook,omitempty"`         // what is known of usage windows, see Config
 
-	Total         int `json:"total"`
-	Already       int `json:"already"`                  // recorded by earlier runs
-	AlreadyFailed int `json:"already_failed,omitempty"` // of those, as failed
-	Done          int `json:"done"`
-	Failed        int `json:"failed"`    // in the last run
-	Throttles     int `json:"throttles"` // rate-limit responses so far, also to items that are not recorded
-	InputTokens   int `json:"input_tokens"`
-	OutputTokens  int `json:"output_tokens"`
+	Total        int `json:"total"`
+	Done         int `json:"done"` // over all runs, like Failed
+	Failed       int `json:"failed"`
+	Throttles    int `json:"throttles"` // rate-limit responses of the last run, also to items that are not recorded
+	InputTokens  int `json:"input_tokens"`
+	OutputTokens int `json:"output_tokens"`
 
 	Batches Raw `json:"batches,omitempty"` // at a provider's Batch API, see Journal.Keep
 }
