@@ -207,7 +207,7 @@ func TestTheDashboardShowsWhatIsExported(t *testing.T) {
 }
 
 func TestAlertsAreOfWhatIsExportedAndDocumented(t *testing.T) {
-	known, page := exported(t), read(t, "../docs/alerts.md")
+	known, page := exported(t), read(t, "../docs/reference/alerts.md")
 	var rules struct {
 		Groups []struct {
 			Rules []struct {
@@ -228,7 +228,7 @@ func TestAlertsAreOfWhatIsExportedAndDocumented(t *testing.T) {
 		for _, fault := range checkQuery(known, r.Expr, r.Annotations["summary"]) {
 			t.Errorf("%s: %s", r.Alert, fault)
 		}
-		if want := "https://github.com/sluice-llm/sluice/blob/main/docs/alerts.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want || !documented[r.Alert] {
+		if want := "https://github.com/sluice-llm/sluice/blob/main/docs/reference/alerts.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want || !documented[r.Alert] {
 			t.Errorf("%s leads to %s, want %s and a heading there", r.Alert, r.Annotations["runbook_url"], want)
 		}
 		delete(documented, r.Alert)

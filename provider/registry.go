@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-//go:generate env SLUICE_TEST_WRITE=1 go test -count=1 -tags full -run TheDocumented .
+//go:generate env SLUICE_TEST_WRITE=1 go test -count=1 -run TestReferenceOfProviders .
 
 //go:embed providers.yaml
 var published []byte
