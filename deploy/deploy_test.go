@@ -41,14 +41,6 @@ func program(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-func TestTheUnitIsTheOneThatIsDocumented(t *testing.T) {
-	_, block, ok := strings.Cut(read(t, "../docs/serve.md"), "```ini\n[Unit]")
-	block, _, _ = strings.Cut(block, "```")
-	if unit := read(t, "sluice.service"); !ok || "[Unit]"+block != unit {
-		t.Errorf("docs/serve.md shows another unit than\n%s", unit)
-	}
-}
-
 func TestTheUnitAndTheImageStartCommandsThatThereAre(t *testing.T) {
 	unit, image := read(t, "sluice.service"), read(t, "../Dockerfile")
 	start := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/sluice (.*)$`).FindStringSubmatch(unit)

@@ -54,7 +54,7 @@ func exported(t *testing.T) map[string]map[string][]string {
 		}
 	}
 	reasons := regexp.MustCompile("`([a-z_]+)`")
-	for _, row := range regexp.MustCompile(`(?m)^\| [0-9, ]+ \| (.*?) \|`).FindAllStringSubmatch(read(t, "../docs/serve.md"), -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| [0-9, ]+ \| (.*?) \|`).FindAllStringSubmatch(read(t, "../docs/guides/share-a-quota.md"), -1) {
 		for _, m := range reasons.FindAllStringSubmatch(row[1], -1) {
 			all["sluice_gateway_refusals_total"]["reason"] = append(all["sluice_gateway_refusals_total"]["reason"], m[1])
 		}

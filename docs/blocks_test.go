@@ -160,9 +160,9 @@ func checkTypeScript(b block) error { return by(b, "block.mjs", "node", "--check
 
 var metric = regexp.MustCompile(`\bsluice_[a-z_]+`)
 
-// checkPromQL finds metrics that there are none of, by the table of observability.md, which a test of telemetry holds to the code.
+// checkPromQL finds metrics that there are none of, by the generated reference.
 func checkPromQL(b block) error {
-	text, err := os.ReadFile("observability.md")
+	text, err := os.ReadFile("reference/metrics.md")
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sluice-llm/sluice/internal/cli"
-	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 func TestMain(m *testing.M) {
@@ -49,11 +48,9 @@ type document struct {
 
 // A block is what stands between two fences.
 type block struct {
-	line    int    // of its first fence
-	lang    string // empty: a diagram, or output
-	text    string
-	heading string // what it stands under
-	chapter string // the heading of the second level above that
+	line int    // of its first fence
+	lang string // empty: a diagram, or output
+	text string
 }
 
 // documents returns all Markdown of the repository, but for what tests read and what is not ours.
@@ -91,16 +88,12 @@ var (
 // blocks returns the fenced blocks of a document.
 func blocks(text string) (all []block) {
 	var b *block
-	under, chapter, indent := "", "", ""
+	indent := ""
 	for i, line := range strings.Split(text, "\n") {
 		m := fence.FindStringSubmatch(line)
-		switch h := heading.FindStringSubmatch(line); {
+		switch {
 		case b == nil && m != nil:
-			b, indent = &block{line: i + 1, lang: m[2], heading: under, chapter: chapter}, m[1]
-		case b == nil && h != nil:
-			if under = h[1]; strings.HasPrefix(line, "## ") {
-				chapter = under
-			}
+			b, indent = &block{line: i + 1, lang: m[2]}, m[1]
 		case b != nil && m != nil && m[2] == "":
 			all = append(all, *b)
 			b = nil
@@ -113,35 +106,22 @@ func blocks(text string) (all []block) {
 
 func TestTheSessionsOfDocuments(t *testing.T) {
 	for _, d := range documents(t) {
-		sessions := map[string][]block{}
-		for _, b := range d.blocks {
-			if b.lang != "console" && b.lang != "sh" {
-				continue
+		t.Run(d.name, func(t *testing.T) {
+			var all []exchange
+			for _, b := range d.blocks {
+				if b.lang == "console" || b.lang == "sh" {
+					all = append(all, b.commands()...)
+				}
 			}
-			name := d.name
-			if parted[d.name] {
-				name += "/" + b.chapter
+			for _, e := range all {
+				if program := absent(e.command); program != "" {
+					t.Skipf("no %s on PATH", program)
+				}
 			}
-			sessions[name] = append(sessions[name], b)
-		}
-		for name, all := range sessions {
-			t.Run(name, func(t *testing.T) {
-				if long[d.name] {
-					suite.FullOnly(t)
-				}
-				for _, b := range all {
-					for _, e := range b.commands() {
-						if program := absent(e.command); program != "" {
-							t.Skipf("no %s on PATH", program)
-						}
-					}
-				}
-				t.Parallel()
-				s := newSession(t, d)
-				for _, b := range all {
-					s.run(b)
-				}
-			})
-		}
+			t.Parallel()
+			if len(all) > 0 {
+				newSession(t, d).run(all)
+			}
+		})
 	}
 }

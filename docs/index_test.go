@@ -4,7 +4,6 @@ package docs_test
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -14,16 +13,10 @@ func TestTheIndexListsEveryDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documents, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range documents {
-		if name != "README.md" && !strings.Contains(string(index), "]("+name+")") {
-			t.Errorf("docs/README.md has no line for %s", name)
+	for _, d := range documents(t) {
+		name, ok := strings.CutPrefix(d.name, "docs/")
+		if ok && name != "README.md" && !strings.Contains(string(index), "]("+name+")") {
+			t.Errorf("docs/README.md has no link to %s", name)
 		}
-	}
-	if len(documents) < 20 {
-		t.Errorf("%d documents", len(documents))
 	}
 }

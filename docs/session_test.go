@@ -45,7 +45,6 @@ type session struct {
 	ports   map[string]string // addresses that the document names, and those that take their place
 	servers map[string]bool   // those that run, by what they are
 	made    map[string]string // which run made an output
-	under   string            // the heading whose blocks run
 }
 
 // newSession starts one, with the files that the document finds there.
@@ -157,15 +156,9 @@ func (s *session) environment() []string {
 	return env
 }
 
-// run runs a block's commands, and compares their output with the document's.
-func (s *session) run(b block) {
-	if b.heading != s.under {
-		s.under = b.heading
-		if files := anew[s.doc.name+"#"+b.heading]; files != "" {
-			s.clear(files)
-		}
-	}
-	for _, e := range b.commands() {
+// run runs commands, and compares their output with the document's.
+func (s *session) run(all []exchange) {
+	for _, e := range all {
 		if err := s.exchange(e); err != nil {
 			s.t.Errorf("%s:%d: $ %s: %v", s.doc.name, e.line, e.command, err)
 		}
@@ -191,18 +184,6 @@ func (s *session) setAside(command string) {
 		}
 	}
 	s.made[m[2]] = run
-}
-
-// clear empties the directory, and furnishes it again.
-func (s *session) clear(files string) {
-	all, err := os.ReadDir(s.dir)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, entry := range all {
-		os.RemoveAll(filepath.Join(s.dir, entry.Name()))
-	}
-	s.furnish(files)
 }
 
 func (s *session) exchange(e exchange) error {

@@ -38,19 +38,6 @@ var rewrites = []struct {
 	{regexp.MustCompile(`^(sluice find --model .*--output-file \S+)$`), "$1 --max-workers 4 --token-budget 8000"},              // the imitation has no limits to be found
 }
 
-// anew are headings at which a document's directory is emptied, and the directory of testdata/own whose files are there then.
-var anew = map[string]string{
-	"docs/run.md#Answers": "docs_run_answers",
-}
-
-// long are the documents whose sessions take more than a second or two. The full suite runs them.
-var long = map[string]bool{"README.md": true, "docs/batches.md": true, "docs/distributed.md": true,
-	"docs/find.md": true, "docs/plan.md": true, "docs/quickstart.md": true, "docs/recipes.md": true, "docs/report.md": true,
-	"docs/run.md": true, "docs/serve.md": true, "docs/stress.md": true}
-
-// parted are documents whose chapters have nothing to do with each other: each is a session, so that they run at the same time.
-var parted = map[string]bool{"docs/recipes.md": true}
-
 // A staying command serves until it is told to end.
 type staying struct {
 	name  string // a variable of the shell, for its process

@@ -145,21 +145,3 @@ func TestExplainShortensLongWordsForPeopleAlone(t *testing.T) {
 		t.Errorf("as JSON it says\n%s", said)
 	}
 }
-
-// The document has messages of providers in a table: what is said, and of which kind it is.
-func TestTheMessagesOfProvidersAreOfTheKindThatIsSaid(t *testing.T) {
-	suite.FullOnly(t)
-	rows := regexp.MustCompile("(?m)^\\| `(.+?)` \\| `([a-z_]+)` \\|").FindAllStringSubmatch(read(t, "../../docs/troubleshooting.md"), -1)
-	if len(rows) < 20 {
-		t.Fatalf("%d messages of providers, want 20", len(rows))
-	}
-	for _, row := range rows {
-		text := strings.ReplaceAll(row[1], `\|`, "|")
-		var stdout, stderr bytes.Buffer
-		code := cli.Main(t.Context(), []string{"explain", "--json"}, strings.NewReader(text+"\n"), &stdout, &stderr)
-		var got struct{ Kind string }
-		if err := json.Unmarshal(stdout.Bytes(), &got); code != 0 || err != nil || got.Kind != row[2] {
-			t.Errorf("%s is %q, and not %s: exit %d, %v, %s", text, got.Kind, row[2], code, err, stderr.String())
-		}
-	}
-}

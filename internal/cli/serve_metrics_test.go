@@ -213,7 +213,7 @@ func TestEveryMetricOfTheGatewayMovesAndHasBoundedLabels(t *testing.T) {
 	}
 	still := []string{"sluice_paused", "sluice_breaker_open", "sluice_cooldown_until_timestamp_seconds"} // no pause is on now
 	items := []string{"sluice_items_total", "sluice_items_reused_total", "sluice_tokens_total", "sluice_cost_usd_total", "sluice_cost_estimated_usd_total", "sluice_input_items", "sluice_items_remaining"}
-	for _, name := range slices.Concat(documented(t, "serve.md"), documented(t, "observability.md")) {
+	for _, name := range documented(t, "reference/metrics.md") {
 		there := slices.ContainsFunc(all, func(s series) bool { return strings.HasPrefix(s.name, name) })
 		switch {
 		case slices.Contains(items, name):

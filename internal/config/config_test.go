@@ -260,30 +260,6 @@ func TestHostileFilesHaveAnEnd(t *testing.T) {
 	}
 }
 
-func TestTheDocumentedFilesAreFine(t *testing.T) {
-	suite.FullOnly(t)
-	text, err := os.ReadFile("../../docs/providers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := strings.Split(string(text), "```yaml\n")[1:]
-	if len(blocks) < 2 {
-		t.Fatalf("%d examples", len(blocks))
-	}
-	for _, block := range blocks {
-		block, _, _ = strings.Cut(block, "```")
-		f, err := config.Parse("docs/providers.md", []byte(block))
-		if err != nil {
-			t.Errorf("%s\n%v", block, err)
-		}
-		for _, row := range f.Providers {
-			if p, ok := f.Registry().Lookup(row.Name); !ok || row.BaseURL != nil && p.BaseURL != *row.BaseURL {
-				t.Errorf("%+v", p)
-			}
-		}
-	}
-}
-
 func TestMissingFileIsNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none.yaml")
 	if _, err := config.Load(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {

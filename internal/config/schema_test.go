@@ -57,7 +57,7 @@ func judge(t *testing.T, s *jsonschema.Schema, text string) error {
 // examples are the files of settings in documents and tests, by where they stand.
 func examples(t *testing.T) map[string]string {
 	all := make(map[string]string)
-	documents, err := filepath.Glob("../../docs/*.md")
+	documents, err := filepath.Glob("../../docs/guides/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
