@@ -1,0 +1,142 @@
+package docs_test
+
+import (
+	"bytes"
+	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/sluice-llm/sluice/internal/cli"
+)
+
+// forbidden are clauses in place of nouns, and words in place of terms.
+var forbidden = regexp.MustCompile(`\b[Ww]hat (?:is|was|are|it|they|comes|no|one)\b[^?]*$|\b(?:nobody|whoever|whatever|so many|that of|those of|is told|goes on|go on|the engine|imitation|mend|refusal|refused for now|of one's own|no longer|not any more)\b`)
+
+// longest is the maximum number of words of a sentence.
+const longest = 30
+
+var (
+	sentenceEnd = regexp.MustCompile(`[.!?:;](?:\s+|$)|\n\s*\n`)
+	word        = regexp.MustCompile(`[\pL\pN][\pL\pN'’-]*`)
+	inlineCode  = regexp.MustCompile("`[^`]*`")
+	linkTarget  = regexp.MustCompile(`\]\([^)]*\)`)
+)
+
+// faults returns the sentences of a text that break a rule.
+func faults(text string) (all []string) {
+	text = linkTarget.ReplaceAllString(inlineCode.ReplaceAllString(text, "X"), "]")
+	for _, s := range sentenceEnd.Split(text, -1) {
+		s = strings.Join(strings.Fields(s), " ")
+		switch {
+		case forbidden.MatchString(s):
+			all = append(all, forbidden.FindString(s)+" in: "+s)
+		case len(word.FindAllString(s, -1)) > longest:
+			all = append(all, "too long: "+s)
+		}
+	}
+	return all
+}
+
+func TestProseOfDocuments(t *testing.T) {
+	for name, text := range pages(t) {
+		for _, f := range faults(text) {
+			t.Errorf("%s: %s", name, f)
+		}
+	}
+}
+
+// pages returns the prose of all documents: without blocks of code; each cell of a table is a paragraph.
+func pages(t *testing.T) map[string]string {
+	all := make(map[string]string)
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != ".." && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".")) {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".md" {
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		var prose strings.Builder
+		inside := false
+		for line := range strings.Lines(string(b)) {
+			switch {
+			case strings.HasPrefix(strings.TrimSpace(line), "```"):
+				inside = !inside
+			case inside:
+			case strings.HasPrefix(line, "|"):
+				prose.WriteString("\n\n" + strings.ReplaceAll(line, "|", "\n\n"))
+			case strings.HasPrefix(line, "#"), strings.HasPrefix(line, "- "):
+				prose.WriteString("\n\n" + line + "\n")
+			default:
+				prose.WriteString(line)
+			}
+		}
+		all[path] = prose.String()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestProseOfHelp(t *testing.T) {
+	for _, command := range []string{"run", "status", "answers", "report", "exec", "stress", "serve", "serve key", "find", "plan", "models", "explain", "worker", "sim", "version"} {
+		var stdout, stderr bytes.Buffer
+		cli.Main(context.Background(), append(strings.Fields(command), "--help"), strings.NewReader(""), &stdout, &stderr)
+		for _, f := range faults(strings.ReplaceAll(stdout.String(), "\n  ", "\n\n")) {
+			t.Errorf("%s --help: %s", command, f)
+		}
+	}
+}
+
+// TestProseOfCode checks messages, which are texts with a space, and comments of exported names.
+func TestProseOfCode(t *testing.T) {
+	fset := token.NewFileSet()
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != ".." && (d.Name() == "testdata" || d.Name() == "examples" || strings.HasPrefix(d.Name(), ".")) {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		report := func(pos token.Pos, text string) {
+			for _, f := range faults(text) {
+				t.Errorf("%s: %s", fset.Position(pos), f)
+			}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				if text, err := strconv.Unquote(lit.Value); err == nil && strings.Contains(text, " ") {
+					report(lit.Pos(), text)
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
