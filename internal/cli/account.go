@@ -35,12 +35,12 @@ type accountFlags struct {
 	elsewhere bool // other hosts send the requests, and know the address
 }
 
-// target returns the flags of the provider, its address, the model and the key.
-func (f *accountFlags) target() []flag {
+// target returns the flags of the provider, its address, the model and the key. use says what the command does with the model.
+func (f *accountFlags) target(use string) []flag {
 	return []flag{
 		{name: "provider", field: &f.provider, metavar: "NAME", help: "Use this provider (default: recognized from the model)", common: true},
 		{name: "base-url", field: &f.baseURL, metavar: "URL", help: "Use this address, as the provider's SDK takes it", common: true},
-		{name: "model", field: &f.model, metavar: "MODEL", help: "Use this model for items that name none", common: true},
+		{name: "model", field: &f.model, metavar: "MODEL", help: use, common: true},
 		{name: "key-env", field: &f.keyEnv, metavar: "NAME", help: "Read the key from this variable (default: the provider's)"},
 	}
 }
@@ -53,7 +53,7 @@ func (f *accountFlags) fileFlagAs(name string) flag {
 
 // headerFlag returns the flag of further headers.
 func (f *accountFlags) headerFlag() flag {
-	return flag{name: "header", field: &f.headers, metavar: "'NAME: VALUE'", help: "Send this header with every request (repeatable)"}
+	return flag{name: "header", field: &f.headers, metavar: "'NAME: VALUE'", help: "Send this header with every request; repeatable"}
 }
 
 // accounts are where calls go and how: one account for each provider that the input names.

@@ -56,7 +56,7 @@ now. One line is printed for each. If a line is broken, the others are explained
 	}
 	define(cmd, flagGroup{"Error", []flag{
 		{name: "status", field: &o.status, metavar: "N", help: "Set the HTTP status of the response", common: true},
-		{name: "header", field: &o.headers, metavar: "'NAME: VALUE'", help: "Set a header of the response (repeatable)", common: true},
+		{name: "header", field: &o.headers, metavar: "'NAME: VALUE'", help: "Set a header of the response; repeatable", common: true},
 		{name: "provider", field: &o.provider, metavar: "NAME", help: "Set the provider (default: recognized from the error)", common: true},
 		{name: "json", field: &o.json, help: "Print one JSON document", common: true},
 		{name: "jsonl", field: &o.lines, help: "Read and print one JSON object per line", common: true},

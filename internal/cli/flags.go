@@ -19,7 +19,7 @@ import (
 type flag struct {
 	name    string // with its letter, if it has one: "output,o"
 	field   any    // pointer to the option, whose value is the default; or a pflag.Value
-	metavar string // the kind of its values, such as FILE; or the values, such as "plain|json"
+	metavar string // the kind of its values, such as FILE; or the values: "plain|json", or of a list "a,b"
 	help    string // at most 60 characters
 	common  bool   // shown by -h, too
 	without string // flags that cannot be given beside it, separated by spaces
@@ -86,7 +86,7 @@ func checkConflicts(fs *pflag.FlagSet) (err error) {
 
 // words returns the values that the flag takes; nil if it takes others.
 func (f flag) words() []string {
-	if words := strings.Split(f.metavar, "|"); len(words) > 1 && f.metavar == strings.ToLower(f.metavar) {
+	if words := strings.FieldsFunc(f.metavar, func(r rune) bool { return r == '|' || r == ',' }); len(words) > 1 && f.metavar == strings.ToLower(f.metavar) {
 		return words
 	}
 	return nil

@@ -22,7 +22,7 @@ type settingsFlags struct {
 }
 
 func (f *settingsFlags) configFlag() flag {
-	return flag{name: "config", field: &f.config, metavar: "FILE", help: "Read settings (repeatable; default: $" + configVariable + ")"}
+	return flag{name: "config", field: &f.config, metavar: "FILE", help: "Read settings; repeatable (default: $" + configVariable + ")"}
 }
 
 const configVariable = "SLUICE_CONFIG"

@@ -62,11 +62,11 @@ func (o *workerOptions) table() []flagGroup {
 	return []flagGroup{
 		{"Queue", []flag{
 			redis,
-			{name: "job", field: &o.job, metavar: "NAME", help: "Work for this run alone (default: for all)", common: true},
+			{name: "job", field: &o.job, metavar: "NAME", help: "Work for this run only (default: all runs)", common: true},
 			{name: "max-items", field: countFrom(&o.maxItems, 1), help: "Exit after N items", common: true},
 			{name: "idle-exit", field: &o.idleExit, metavar: "DURATION", help: "Exit after this long without an item", common: true},
 		}},
-		{"Provider", append(o.account.target(), o.account.headerFlag(), o.account.settings.configFlag())},
+		{"Provider", append(o.account.target("Use the limits of this model"), o.account.headerFlag(), o.account.settings.configFlag())},
 		{"Limits", o.account.limits.flags("learned")},
 		{"Watching", watch},
 	}
