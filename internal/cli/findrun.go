@@ -154,7 +154,7 @@ const cheaper = "raise it; --dry-run prints the cost of a search, and --max-work
 func (e *exitError) explainRefused(refused *provider.Error, f *search) {
 	switch {
 	case refused.Kind == sluice.Auth:
-		e.err = fmt.Errorf("the key was refused: %w", e.err)
+		e.err = fmt.Errorf("the key was rejected: %w", e.err)
 		e.hint = f.accounts.check(refused) + "; " + searchAgain
 	case refused.Kind == sluice.QuotaExhausted:
 		e.err = fmt.Errorf("the account's quota is spent: %w", e.err)
@@ -164,7 +164,7 @@ func (e *exitError) explainRefused(refused *provider.Error, f *search) {
 	case refused.Kind == sluice.ContextLength:
 		e.hint = "give a shorter prompt by --prompt-file, or fewer --min-output-tokens"
 	case !refused.Kind.Transient() && !refused.Kind.Throttle():
-		e.hint = "the provider does not take the calls of a search: check --model, --base-url and --header, and --prompt-file and --min-output-tokens"
+		e.hint = "the provider rejects the requests of a search: check --model, --base-url and --header, and --prompt-file and --min-output-tokens"
 	default:
 		e.hint = "the provider fails or has no room now; later the same command searches again"
 	}

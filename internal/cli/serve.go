@@ -369,7 +369,7 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 	r.gateway.Wait()
 	<-served
 	if err != nil || ctx.Err() != nil {
-		return &exitError{code: exitInterrupted, err: errors.New("interrupted, with calls cut off")}
+		return &exitError{code: exitInterrupted, err: errors.New("interrupted, with open requests aborted")}
 	}
 	return nil
 }
@@ -378,7 +378,7 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 func (r *serving) drain(ctx context.Context, web *http.Server) error {
 	r.gateway.Drain()
 	timeout := r.drainTimeout()
-	r.s.errorf("sluice serve: stopping: open calls have %s to end; Ctrl-C again cuts them off\n", span(timeout))
+	r.s.errorf("sluice serve: stopping: open requests have %s to finish; Ctrl-C again aborts them\n", span(timeout))
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return web.Shutdown(ctx)

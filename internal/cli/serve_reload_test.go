@@ -232,7 +232,7 @@ func TestANewKeyInItsFileIsUsed(t *testing.T) {
 	if said := ready(); said != "200 ready\n" {
 		t.Errorf("with one: %s", said)
 	}
-	if said := g.stderr.String(); strings.Contains(said, "-key-of-all") || !strings.Contains(said, "the key in a.key was refused") {
+	if said := g.stderr.String(); strings.Contains(said, "-key-of-all") || !strings.Contains(said, "the key in a.key was rejected") {
 		t.Error(said)
 	}
 }

@@ -173,7 +173,7 @@ func newHelp() *cobra.Command {
 			case err != nil || len(rest) == 0:
 				return err
 			case !cmd.HasAvailableSubCommands():
-				return usageError(fmt.Errorf("%q is an argument too many: %s has no commands of its own", rest[0], cmd.CommandPath()),
+				return usageError(fmt.Errorf("unexpected argument %q: %s has no subcommands", rest[0], cmd.CommandPath()),
 					"see %s --help", cmd.CommandPath())
 			}
 			return noCommand(cmd, rest)
@@ -206,9 +206,9 @@ func atMost(n int, takes string) cobra.PositionalArgs {
 		if len(args) <= n {
 			return nil
 		}
-		return usageError(fmt.Errorf("%q is an argument too many: %s takes %s", args[n], cmd.CommandPath(), takes), "see %s --help", cmd.CommandPath())
+		return usageError(fmt.Errorf("unexpected argument %q: %s takes %s", args[n], cmd.CommandPath(), takes), "see %s --help", cmd.CommandPath())
 	}
 }
 
-// none accepts flags alone.
-var none = atMost(0, "none but flags")
+// none accepts only flags.
+var none = atMost(0, "no arguments")

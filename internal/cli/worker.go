@@ -242,7 +242,7 @@ func (w *workerRun) conclude(rep work.Report, returned int, err error) error {
 	}
 	end := explain(explainJob(err, w.o.job), w.batchRun.o, w.accounts)
 	if w.abandoned > 0 {
-		end.err = fmt.Errorf("%w, with %d calls open: they may be billed, and are made again elsewhere", end.err, w.abandoned)
+		end.err = fmt.Errorf("%w, with %d requests in flight: they may be billed, and another worker sends them again", end.err, w.abandoned)
 	}
 	return end
 }
