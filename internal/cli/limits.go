@@ -79,6 +79,8 @@ func limitParts(limits map[string]float64) []string {
 	for d := range new(sluice.Limits).All() {
 		add(d.String())
 	}
-	add("burst_seconds")
+	if s := limits["burst_seconds"]; s > 0 {
+		parts = append(parts, "burst "+number(s)+"s")
+	}
 	return parts
 }

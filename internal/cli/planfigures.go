@@ -201,7 +201,9 @@ func (f *figures) printLimits(w io.Writer) {
 			fmt.Fprintf(w, "  %s\t%s\t%s\n", d.WindowName(), *window, limits.SourceConfigured)
 		}
 	}
-	f.printLimit(w, "burst_seconds", f.Limits.BurstSeconds)
+	if burst := f.Limits.Burst; burst > 0 {
+		fmt.Fprintf(w, "  burst\t%s\t%s\n", span(time.Duration(burst)), limits.SourceConfigured)
+	}
 }
 
 func (f *figures) printLimit(w io.Writer, name string, l *config.Limit) {
