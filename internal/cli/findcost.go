@@ -17,7 +17,7 @@ func (f *search) foretell() error {
 	}
 	f.s.errorf("sluice: a search with %s at %s may spend\n", f.o.cfg.Target.Model, f.o.cfg.Provider.Name)
 	w := tabwriter.NewWriter(f.s.err, 0, 0, 2, ' ', 0)
-	header := "  \tcalls\ttokens"
+	header := "  \trequests\ttokens"
 	if f.forecast.Most.Cost != nil {
 		header += "\tcost"
 	}
@@ -28,9 +28,9 @@ func (f *search) foretell() error {
 		return err
 	}
 	if f.o.mode == modeAuto {
-		f.s.errorf("sluice: most searches take one to five minutes, and those that headers answer some seconds\n")
+		f.s.errorf("sluice: a search takes one to five minutes; with rate limit headers, some seconds\n")
 	}
-	f.s.errorf("sluice: nothing was sent; refused calls cost nothing, and %s\n", f.bounds())
+	f.s.errorf("sluice: nothing was sent; rejected requests cost nothing, and %s\n", f.bounds())
 	return nil
 }
 
@@ -44,15 +44,15 @@ func printAmount(w io.Writer, name string, a find.Amount) {
 
 // bounds are the flags that bound what is spent.
 func (f *search) bounds() string {
-	text := "no number of tokens bounds it: --token-budget would"
+	text := "no number of tokens limits it: --token-budget would"
 	if n := f.forecast.TokenBudget; n > 0 {
-		text = fmt.Sprintf("--token-budget %s bounds all of it", group(n))
+		text = fmt.Sprintf("--token-budget %s limits all of it", group(n))
 	}
 	if m := f.o.cfg.Budget.MaxCost; m != nil {
 		text += "; so does --max-cost " + dollars(*m)
 	}
 	if f.forecast.Most.Cost == nil {
-		text += "; the price is not known: --price and/tell it"
+		text += "; the price is unknown: set it with --price IN/OUT"
 	}
 	return text
 }

@@ -60,7 +60,7 @@ func (f *search) sweep(ctx context.Context) error {
 	r, end := watched(ctx, f, find.Sweep)
 	w := found{document: r, workers: r.Recommended, line: r.Line(end != nil), knows: r.Recommended > 0, learned: r.Recommended > 0}
 	if w.knows {
-		w.notes = []string{"each worker made two calls, which meet no limit per minute, and other clients of the account share its limits"}
+		w.notes = []string{"each worker sent two requests, which meet no limit per minute, and other clients of the account share its limits"}
 	}
 	return f.report(r.Spent, end, w)
 }
@@ -134,7 +134,7 @@ func (f *search) ending(err error) *exitError {
 		e.code, e.err = exitBudget, fmt.Errorf("stopped by --max-cost %s: %w", dollars(f.o.maxCost), err)
 		e.hint = cheaper
 	case errors.Is(err, find.ErrDay):
-		e.hint = "the rest of the day's requests is left for other work; when the day is over the same command searches again"
+		e.hint = "the remaining requests of the day stay for other work; run the same command after the day"
 	case errors.Is(err, context.Canceled):
 		e.code, e.err, e.hint = exitInterrupted, errors.New("interrupted"), "the same command searches anew"
 	case said:

@@ -41,8 +41,8 @@ const (
 )
 
 var (
-	errRefused = errors.New("every call was refused for four minutes")
-	errNoModel = errors.New("the answer says neither what it used nor why it ended: it is not a model's")
+	errRefused = errors.New("every request was rejected for four minutes")
+	errNoModel = errors.New("the response states neither its usage nor why it ended: no model sent it")
 )
 
 // prober sends requests past every scheduler, within the budget of the search. It is safe for concurrent use.

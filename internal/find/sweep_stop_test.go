@@ -413,7 +413,7 @@ func TestSweepTellsItsProgress(t *testing.T) {
 				t.Errorf("%+v came after %+v", p, heard[i-1])
 			}
 		}
-		each := []string{"3 workers, 0 of 6 calls", "6 workers, 0 of 12 calls", "12 workers, 0 of 24 calls", "9 workers, 0 of 18 calls"}
+		each := []string{"3 workers, 0 of 6 requests", "6 workers, 0 of 12 requests", "12 workers, 0 of 24 requests", "9 workers, 0 of 18 requests"}
 		if diff := cmp.Diff(each, slices.Compact(starts)); diff != "" {
 			t.Error(diff)
 		}
