@@ -18,12 +18,12 @@ func (f *search) foretell() error {
 	f.s.errorf("sluice: a search with %s at %s may spend\n", f.o.cfg.Target.Model, f.o.cfg.Provider.Name)
 	w := tabwriter.NewWriter(f.s.err, 0, 0, 2, ' ', 0)
 	header := "  \trequests\ttokens"
-	if f.forecast.Most.Cost != nil {
+	if f.forecast.Max.Cost != nil {
 		header += "\tcost"
 	}
 	fmt.Fprintln(w, header)
-	printAmount(w, "usually", f.forecast.Usual)
-	printAmount(w, "at most", f.forecast.Most)
+	printAmount(w, "usually", f.forecast.Typical)
+	printAmount(w, "at most", f.forecast.Max)
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (f *search) foretell() error {
 }
 
 func printAmount(w io.Writer, name string, a find.Amount) {
-	fmt.Fprintf(w, "  %s\t%s\t%s", name, group(a.Calls), prose.Thousands(a.Tokens))
+	fmt.Fprintf(w, "  %s\t%s\t%s", name, group(a.Requests), prose.Thousands(a.Tokens))
 	if a.Cost != nil {
 		fmt.Fprintf(w, "\t%s", dollars(*a.Cost))
 	}
@@ -51,7 +51,7 @@ func (f *search) bounds() string {
 	if m := f.o.cfg.Budget.MaxCost; m != nil {
 		text += "; so does --max-cost " + dollars(*m)
 	}
-	if f.forecast.Most.Cost == nil {
+	if f.forecast.Max.Cost == nil {
 		text += "; the price is unknown: set it with --price IN/OUT"
 	}
 	return text

@@ -67,7 +67,7 @@ func (f *search) sweep(ctx context.Context) error {
 
 // report writes the result of a search, and returns its end. One that sent no request has none.
 func (f *search) report(spent find.Spent, end *exitError, w found) (err error) {
-	if end != nil && spent.Calls == 0 {
+	if end != nil && spent.Requests == 0 {
 		return end
 	}
 	if f.o.asJSON {

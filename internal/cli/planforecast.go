@@ -53,7 +53,7 @@ func (f *figures) foreseen() []figureRow {
 		{"quota used", quota, quotas},
 		{"in flight", group(c.Peak), f.inFlight()},
 		{"waits", span(c.Wait.Mean.Duration), fmt.Sprintf("on average, in a queue of 16 calls at most; 95 %% below %s", span(c.Wait.P95.Duration))},
-		{"cost", cost, fmt.Sprintf("for %s", count(c.Answered, "answer"))},
+		{"cost", cost, fmt.Sprintf("for %s", count(c.Completed, "response"))},
 		{"within the deadline", optional(c.WithinDeadline), "requests"},
 	}
 }

@@ -74,7 +74,7 @@ func (o *planOptions) foreseeRun(ctx context.Context, s *streams, f planned) err
 		seen.Stopped = "" // as far as was meant
 	}
 	if f.CostPerRequest != nil {
-		seen.Cost = new(*f.CostPerRequest * float64(seen.Answered))
+		seen.Cost = new(*f.CostPerRequest * float64(seen.Completed))
 	}
 	if o.shape.Deadline > 0 {
 		seen.WithinDeadline = new(seen.Within(o.shape.Deadline))

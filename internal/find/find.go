@@ -193,12 +193,12 @@ type Progress struct {
 	High      int           `json:"high"`
 }
 
-// Spent is the amount that a search used. Open requests count only in Calls.
+// Spent is the amount that a search used. Open requests count only in Requests.
 type Spent struct {
-	Calls    int      `json:"calls"` // all: the sum of the next three, and the open ones
+	Requests int      `json:"requests"` // all: the sum of the next three, and the open ones
 	Accepted int      `json:"accepted"`
-	Refused  int      `json:"refused"` // rate-limited
-	Failed   int      `json:"failed"`  // for any other reason
+	Rejected int      `json:"rejected"` // rate-limited
+	Failed   int      `json:"failed"`   // for any other reason
 	Input    int      `json:"input_tokens"`
 	Output   int      `json:"output_tokens"`
 	Cost     *float64 `json:"cost_usd"` // nil: the prices are unknown

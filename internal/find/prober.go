@@ -181,7 +181,7 @@ func (p *prober) hold(s *shape) (held, error) {
 		return h, err
 	}
 	p.cap.Open(&h.estimate)
-	p.progress.Spent.Calls++
+	p.progress.Spent.Requests++
 	h.at = time.Now()
 	return h, nil
 }
@@ -228,7 +228,7 @@ func (p *prober) settle(h *held, r *reply) error {
 		spent.Accepted++
 		p.passed = r.done
 	case r.refused():
-		spent.Refused++
+		spent.Rejected++
 		if r.done.Sub(p.passed) > longestNothing {
 			return fmt.Errorf("%w: %w", errRefused, o.Err)
 		}

@@ -63,10 +63,10 @@ type Latency struct {
 
 // Soak is the proof: the answer's workers, with real calls.
 type Soak struct {
-	Workers int     `json:"workers"`
-	Calls   int     `json:"calls"`
-	Refused int     `json:"refused"`
-	AtMost  float64 `json:"at_most"` // the share of rejections that it leaves possible, with 95 % confidence
+	Workers  int     `json:"workers"`
+	Requests int     `json:"requests"`
+	Rejected int     `json:"rejected"`
+	AtMost   float64 `json:"at_most"` // the share of rejections that it leaves possible, with 95 % confidence
 }
 
 // Subject names a search in its documents.

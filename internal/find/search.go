@@ -468,7 +468,7 @@ func (s *search) soak(ctx context.Context) error {
 			continue
 		}
 		refused := count(replies, (*reply).refused)
-		s.m.soak = Soak{Workers: w, Calls: count(replies, (*reply).accepted) + refused, Refused: refused}
+		s.m.soak = Soak{Workers: w, Requests: count(replies, (*reply).accepted) + refused, Rejected: refused}
 		s.m.seen = max(s.m.seen, overlap(replies))
 		switch {
 		case refused == 0 || s.h.single, again && float64(refused) <= 1+strayShare*float64(len(replies)):
@@ -485,8 +485,8 @@ func (s *search) soak(ctx context.Context) error {
 		s.lower(w, replies)
 		again = false
 	}
-	if soak := &s.m.soak; soak.Refused > 0 {
-		s.note("the last check had %d of %d real requests rejected: the provider allows less than it showed, or others use the same limit", soak.Refused, soak.Calls)
+	if soak := &s.m.soak; soak.Rejected > 0 {
+		s.note("the last check had %d of %d real requests rejected: the provider allows less than it showed, or others use the same limit", soak.Rejected, soak.Requests)
 	}
 	return nil
 }
@@ -589,7 +589,7 @@ func (s *search) result(err error) *Result {
 	r := &Result{Subject: s.cfg.subject(ModeAuto), Notes: []string{}}
 	r.Timestamp, r.Findings.Limits = time.Now().UTC(), make(map[limits.Dimension]Finding)
 	real, soak := &s.m.of[realCall], s.m.soak
-	soak.AtMost = min(1, 3/float64(soak.Calls))
+	soak.AtMost = min(1, 3/float64(soak.Requests))
 	r.Soak, r.Spent, r.Took, r.BucketOfOne = soak, s.p.spent(), time.Since(s.p.began), s.h.single
 	f := &r.Findings
 	f.Queue, f.Charge, f.ChargeFrom = s.h.queue, s.h.charge, s.h.chargeFrom
@@ -613,7 +613,7 @@ func (s *search) result(err error) *Result {
 	if err != nil {
 		r.Low, r.High = s.c.interval()
 		r.Workers, r.Bound, r.Error = 0, BoundStopped, err.Error()
-		if soak.Calls > 0 && soak.Refused == 0 {
+		if soak.Requests > 0 && soak.Rejected == 0 {
 			r.Workers = min(soak.Workers, r.High) // a limit may have been lowered since
 		}
 	}

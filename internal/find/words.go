@@ -25,8 +25,8 @@ func (r *Result) Line() string {
 	if r.BucketOfOne {
 		parts = append(parts, "two requests at once are rejected at any rate: no number of workers without a pace is safe, and only sluice run uses this limit")
 	}
-	if s := r.Soak; s.Calls > 0 {
-		parts = append(parts, fmt.Sprintf("soak %s, %s rejected", prose.Count(s.Calls, "request"), prose.Group(s.Refused)))
+	if s := r.Soak; s.Requests > 0 {
+		parts = append(parts, fmt.Sprintf("soak %s, %s rejected", prose.Count(s.Requests, "request"), prose.Group(s.Rejected)))
 	}
 	return strings.Join(append(parts, r.Spent.Words(r.Took)), "; ")
 }
@@ -164,7 +164,7 @@ func marginWords(m float64) string {
 
 // Words says what a search used.
 func (s Spent) Words(took time.Duration) string {
-	parts := []string{prose.Count(s.Calls, "request"), prose.Thousands(s.Tokens()) + " tokens"}
+	parts := []string{prose.Count(s.Requests, "request"), prose.Thousands(s.Tokens()) + " tokens"}
 	if s.Cost != nil {
 		parts = append(parts, prose.Dollars(*s.Cost))
 	}

@@ -54,7 +54,7 @@ type Progress struct {
 	Slots     int    `json:"slots"`
 	Active    int    `json:"active"`
 	Waiting   int    `json:"waiting"`
-	Calls     int64  `json:"calls"`
+	Requests  int64  `json:"requests"`
 	Members   int    `json:"members"`
 	Metrics   string `json:"-"` // in one line
 }

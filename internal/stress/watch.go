@@ -76,7 +76,7 @@ func (r *run) standing(now time.Time, m pool.Metrics) Progress {
 	defer r.mu.Unlock()
 	p := Progress{
 		ElapsedMS: now.Sub(r.start).Milliseconds(), TotalMS: r.cfg.Duration.Milliseconds(),
-		Slots: m.Slots, Active: m.Active, Waiting: m.Waiting, Calls: m.Calls, Members: m.Members, Metrics: m.String(),
+		Slots: m.Slots, Active: m.Active, Waiting: m.Waiting, Requests: m.Calls, Members: m.Members, Metrics: m.String(),
 	}
 	if r.now != nil {
 		p.Part, p.N, p.Of = r.now.Name, r.now.n, len(r.level.parts)
