@@ -117,7 +117,7 @@ func (f *accountFlags) open(template sluice.Config, s *streams) (*accounts, erro
 		}
 	}
 	if a.provider.Name == "sim" {
-		a.transport, err = imitation()
+		a.transport, err = simulator()
 	} else {
 		a.room = newRoom()
 		a.transport = newTransport(a.room.calls)
@@ -339,9 +339,8 @@ func (a *accounts) Close() error {
 	return errors.Join(errs...)
 }
 
-// imitation returns a provider in process, with limits such as a new account has. They are told to nobody but by the
-// headers of its answers.
-func imitation() (http.RoundTripper, error) {
+// simulator returns a simulator in the process, with the limits of a new account. Only the headers of its responses state them.
+func simulator() (http.RoundTripper, error) {
 	server, err := sim.New(sim.Config{
 		Seed: 1, RPM: 900, Burst: 3 * time.Second, Concurrency: 30,
 		Latency: 200 * time.Millisecond, Jitter: 0.2, OutputTokens: 80, OutputSigma: 0.4,
