@@ -111,7 +111,7 @@ func (o *execOptions) table() []flagGroup {
 			o.settings.configFlag(),
 			{name: "jobs,j", field: &o.jobs, metavar: "N", help: "Run N commands at once, or auto", common: true},
 			{name: "rpm", field: &o.rpm, metavar: "N", help: "Start at most N commands per minute", common: true},
-			{name: "not-between", field: &o.notBetween, metavar: "HOURS", help: "Pause in '12:00-19:00 Mon-Fri UTC', say; repeatable"},
+			{name: "not-between", field: &o.notBetween, metavar: "HOURS", help: "Pause in these hours: '12:00-19:00 Mon-Fri UTC'; repeatable"},
 			{name: "ignore-pause", field: &o.cfg.Limits.IgnorePause, help: "Ignore limits and pauses learned by earlier runs"},
 			{name: "dry-run", field: &o.dryRun, help: "Print commands; run nothing", common: true},
 		})},

@@ -131,7 +131,7 @@ func (o *stressOptions) check() error {
 	}
 	if o.account.provider == "sim" && o.account.baseURL != "" {
 		return usageError(errors.New("--base-url has no meaning for --provider sim, which is built in"),
-			"leave it out, or call a `sluice sim` that runs there with --provider openai-compatible and --model")
+			"leave it out, or use a running `sluice sim` with --provider openai-compatible and --model")
 	}
 	if !o.elsewhere() {
 		for _, name := range []string{"model", "key-env", "rpm", "tpm"} { // --base-url was checked
@@ -154,7 +154,7 @@ func (o *stressOptions) elsewhere() bool {
 // endpoint makes ready where calls go.
 func (o *stressOptions) endpoint(s *streams, cfg *stress.Config) (*accounts, error) {
 	if o.account.model == "" {
-		return nil, usageError(errors.New("no model: --model is missing"), "say which model to call, such as --model gpt-4o-mini")
+		return nil, usageError(errors.New("no model: --model is missing"), "name it, such as --model gpt-4o-mini")
 	}
 	o.account.limits.limits.Concurrency = o.slots
 	a, err := o.account.open(sluice.Config{}, s)

@@ -215,7 +215,7 @@ func (r *run) rows(res *Result, all *tally, peak int) (rows []Row) {
 	}
 	add("max_wait", "s", new(all.longest.Seconds()), &r.level.maxWait, "")
 	meant := all.Requests - all.Cancelled
-	add("completion", "%", share(100*float64(all.Completed), float64(meant)), &r.level.completion, "%d of %d calls that nobody cancelled", all.Completed, meant)
+	add("completion", "%", share(100*float64(all.Completed), float64(meant)), &r.level.completion, "%d of %d requests that were not cancelled", all.Completed, meant)
 	add("slots_in_use", "", share(all.used, all.slots), &Threshold{">=", 0.9}, "")
 	add("mean_wait", "s", share(all.total.Seconds(), float64(all.waits)), r.level.meanWait, "")
 	switch r.level.name {
@@ -231,7 +231,7 @@ func (r *run) rows(res *Result, all *tally, peak int) (rows []Row) {
 	}
 	add("jain_index", "", all.Jain, &Threshold{">=", 0.9}, "")
 	add("starvation", "", all.Starvation, &Threshold{"<=", 20}, "")
-	add("metric_drift", "", new(float64(res.Requests-res.Seen)), whole(none), "%d calls counted, %d seen by the provider", res.Requests, res.Seen)
+	add("metric_drift", "", new(float64(res.Requests-res.Seen)), whole(none), "%d requests counted, %d seen by the provider", res.Requests, res.Seen)
 	if all.Arrived > 0 {
 		add("dropped_arrivals", "", new(float64(all.Dropped)), nil, "of %d", all.Arrived)
 	}

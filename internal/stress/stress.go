@@ -91,7 +91,7 @@ var ErrInterrupted = errors.New("interrupted")
 type UnreachableError struct{ Err error }
 
 // Error returns the error of the first call.
-func (e *UnreachableError) Error() string { return "the first call of all: " + e.Err.Error() }
+func (e *UnreachableError) Error() string { return "the first request: " + e.Err.Error() }
 
 // Unwrap returns the error of the first call.
 func (e *UnreachableError) Unwrap() error { return e.Err }
