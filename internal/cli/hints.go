@@ -115,7 +115,7 @@ func (e *exitError) explainStop(stopped *work.StoppedError, keys *accounts, agai
 	}
 	switch stopped.Kind {
 	case sluice.Auth:
-		e.err = fmt.Errorf("the key was refused: %w", stopped.Err)
+		e.err = fmt.Errorf("the key was rejected: %w", stopped.Err)
 		e.hint = keys.check(stopped.Err) + ". Nothing of this was recorded; then " + again
 	case sluice.QuotaExhausted:
 		e.err = fmt.Errorf("the account's quota is spent: %w", stopped.Err)
@@ -127,7 +127,7 @@ func (e *exitError) explainStop(stopped *work.StoppedError, keys *accounts, agai
 	}
 }
 
-// check says which key to look at after one was refused.
+// check says which key to look at after one was rejected.
 func (a *accounts) check(err error) string {
 	if refused, ok := errors.AsType[*provider.Error](err); ok {
 		if name := a.KeyFrom(refused.Provider); name != "" {

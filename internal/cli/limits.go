@@ -19,7 +19,7 @@ func (f *limitFlags) flags(otherwise string) []flag {
 		{name: limits.Requests.String(), field: f.limits.At(limits.Requests), metavar: "N", help: "Limit requests per minute (default: " + otherwise + ")", common: true},
 		{name: limits.Tokens.String(), field: f.limits.At(limits.Tokens), metavar: "N", help: "Limit tokens per minute (default: " + otherwise + ")", common: true},
 		{name: limits.Concurrency.String(), field: f.limits.At(limits.Concurrency), metavar: "N", help: "Limit requests in flight (default: " + otherwise + ")", common: true},
-		{name: rateLimitFlag, field: f.others(), metavar: "NAME=N", help: "Set another limit, such as rpd=10000 (repeatable)"},
+		{name: rateLimitFlag, field: f.others(), metavar: "NAME=N", help: "Set another limit, such as rpd=10000; repeatable"},
 	}
 }
 
@@ -79,6 +79,8 @@ func limitParts(limits map[string]float64) []string {
 	for d := range new(sluice.Limits).All() {
 		add(d.String())
 	}
-	add("burst_seconds")
+	if s := limits["burst_seconds"]; s > 0 {
+		parts = append(parts, "burst "+number(s)+"s")
+	}
 	return parts
 }
