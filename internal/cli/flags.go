@@ -253,7 +253,11 @@ func (p *namedValues) Set(text string) error {
 		p.given = append(p.given, text)
 		return row.value().Set(given)
 	}
-	return badValue(fmt.Sprintf("names none of %s%s", strings.Join(names, ", "), provider.DidYouMean(provider.Nearest(name, names))))
+	near := provider.Nearest(name, names)
+	if slices.Contains(limitNames(), name) { // a flag of its own
+		near = []string{"--" + name + " " + given}
+	}
+	return badValue(fmt.Sprintf("names none of %s%s", strings.Join(names, ", "), provider.DidYouMean(near)))
 }
 
 // badValue says what is wrong with a value, as the end of a sentence that begins with the flag and its value.
@@ -312,7 +316,7 @@ var renamed = map[string]string{
 	"api-base": "--base-url", "endpoint": "--base-url", "url": "--base-url", "api-key": "--key-env",
 	"fail-on": "--reject", "sync": "--fsync each", "metrics-listen": "--metrics", "metrics-addr": "--metrics",
 	"max-tokens-total": "--max-total-tokens", "price-in": "--price IN/OUT", "price-out": "--price IN/OUT",
-	"retry-failed": "--redo failed", "resubmit-lost": "--redo lost", "changed": "--redo changed",
+	"retry-failed": "--redo failed", "resubmit-lost": "--redo lost", "changed": "--redo changed or --redo none",
 	"only": "--stage", "tier": "--stage|--config", "from": "--from-stage", "cli": "--agent", "graphs": "--processes",
 	"via": "--batch", "batch-api": "--batch", "dedupe": "--cache DIR", "limits": "--config", "upstream": "--config", "prefer": "--config",
 	"report": "--events FILE", "job": "--output", "host": "--allow-host", "forget-limits": "--ignore-pause", "budget": "--max-cost", "max-budget": "--max-cost",

@@ -243,7 +243,7 @@ func parseStorm(text string) (sim.Storm, error) {
 	if err != nil {
 		return storm, fmt.Errorf("--storm %s: %w", text, err)
 	}
-	return storm, nil
+	return storm, wrongIf(storm.To <= storm.From, "--storm "+text+" ends before it starts")
 }
 
 // parseChange reads AFTER:FACTOR.
@@ -258,5 +258,5 @@ func parseChange(text string) (change sim.Change, err error) {
 	if err != nil {
 		return change, fmt.Errorf("--change %s: %w", text, err)
 	}
-	return change, nil
+	return change, wrongIf(!(change.Factor > 0), "--change "+text+": the factor is not above zero")
 }
