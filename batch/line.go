@@ -432,7 +432,7 @@ func (p *parser) unrecognised(model string) *problem {
 		Hint: "say --provider, or --base-url for a server that is compatible with OpenAI's",
 	}
 	if strings.HasPrefix(model, "sim-") {
-		bad.Hint = "models of that name are the imitation's: say --provider sim, or name a model of your provider's in its place"
+		bad.Hint = "add --provider sim, whose models have such names, or name a model of your provider"
 	} else if near := p.fill.registry.SuggestModel(model); len(near) > 0 {
 		bad.Text += ": ids begin with " + strings.Join(near, " or ")
 	} else if strings.Contains(model, "/") {

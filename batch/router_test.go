@@ -246,7 +246,7 @@ func TestABadKeyAmongTwoIsLeftOutAlone(t *testing.T) {
 			t.Fatalf("%+v, %v", rep, err)
 		}
 		once(t, 100, server)
-		if len(f.left) != 1 || f.left[0].Key != "BAD" || f.left[0].Whole || !strings.Contains(f.left[0].String(), "the key in BAD was refused") {
+		if len(f.left) != 1 || f.left[0].Key != "BAD" || f.left[0].Whole || !strings.Contains(f.left[0].String(), "the key in BAD was rejected") {
 			t.Errorf("left out: %v", f.left)
 		}
 	})
@@ -281,7 +281,7 @@ func TestARunStopsWhenNoUpstreamIsLeft(t *testing.T) {
 		if !ok || !also || stop.Kind != sluice.QuotaExhausted || len(none.Left) != 2 {
 			t.Fatalf("error %v", err)
 		}
-		if want := "no upstream is left for model m; main: the key was refused: "; !strings.HasPrefix(none.Error(), want) || !strings.Contains(none.Error(), "; spare: the account's quota is spent: ") {
+		if want := "no upstream is left for model m; main: the key was rejected: "; !strings.HasPrefix(none.Error(), want) || !strings.Contains(none.Error(), "; spare: the account's quota is spent: ") {
 			t.Errorf("%s", none)
 		}
 		if rep.Report.Failed != 0 || rep.Done < 30 || len(files.results(t)) != rep.Done {

@@ -121,12 +121,12 @@ func (in *input) priced(row *rows.Row, rq *request) error {
 		bad := &problem{
 			Text: "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " is unknown, so no sum can bound its cost",
 			Hint: "add a line below providers: in the settings, with its prices in USD per million tokens: - {name: " + rq.provider.Name +
-				", tiers: [{tier: own, models: [" + strconv.Quote(clip([]byte(rq.model))) + "], price_in: 1, price_out: 2}]}; or pass --price IN/OUT",
+				", tiers: [{tier: own, models: [" + strconv.Quote(clip([]byte(rq.model))) + "], price: 1/2}]}; or pass --price IN/OUT",
 		}
 		if u := in.cfg.Upstreams; u != nil {
 			bad.Text = "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " at upstream " +
 				strings.Join(u.Unpriced(rq.model, rq.endpoint), ", ") + " is unknown, so no sum can bound its cost"
-			bad.Hint = "add price_in: and price_out: to the upstream, in USD per million tokens; or pass --price and/for all"
+			bad.Hint = "add price: IN/OUT to the upstream, in USD per million tokens; or pass --price and/for all"
 		}
 		return row.Wrong(in.cfg.Input, bad)
 	}

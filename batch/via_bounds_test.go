@@ -26,7 +26,7 @@ func TestViaRefusesWhatItCannotDo(t *testing.T) {
 		{"Via", func(c *batch.Config) { c.Upstreams = &provider.Upstreams{} }},
 		{"Via", func(c *batch.Config) { c.Via = 7 }},
 		{"Via", func(c *batch.Config) { c.Via, c.Batches.Cancel = batch.ViaLive, true }},
-		{"Via", func(c *batch.Config) { c.Provider.Batches = provider.BatchAPI{} }},
+		{"Provider", func(c *batch.Config) { c.Provider.Batches = provider.BatchAPI{} }},
 		{"Batches", func(c *batch.Config) { c.Batches.Poll = -1 }},
 		{"Batches", func(c *batch.Config) { c.Via, c.Budget.Deadline = batch.ViaAuto, time.Now().Add(time.Hour) }},
 	} {

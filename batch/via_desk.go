@@ -151,10 +151,10 @@ func (v *via) openDesk(kept []byte, stand []parts.Status) error {
 			b.log.Info("calls go live: no Batch API is known", "provider", p.Name)
 			continue
 		case errors.Is(err, batchapi.ErrNone):
-			err = fmt.Errorf("no Batch API of %s is known: say live, or auto for calls live where there is none", p.Name)
-			return &ConfigError{Field: "Via", Err: err}
+			err = &advisedError{text: fmt.Sprintf("--batch: %s has no Batch API", p.Name), hint: "run without --batch"}
+			fallthrough
 		case err != nil:
-			return &ConfigError{Field: "Via", Err: err}
+			return &ConfigError{Field: "Provider", Err: err}
 		}
 		v.apis[p.Name], known[p.Name] = api, p.Batches
 	}

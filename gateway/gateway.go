@@ -192,7 +192,7 @@ func (g *Gateway) answerReady(w http.ResponseWriter, on *state) {
 	case g.draining.Load():
 		answerText(w, http.StatusServiceUnavailable, "draining")
 	case len(slices.DeleteFunc(all, leftOut)) == 0:
-		answerText(w, http.StatusServiceUnavailable, "no upstream can be used: their keys are refused or spent")
+		answerText(w, http.StatusServiceUnavailable, "no upstream can be used: their keys are rejected or spent")
 	default:
 		answerText(w, http.StatusOK, "ready")
 	}

@@ -239,7 +239,7 @@ func (c *call) reserve() *refusal {
 			return nil
 		}
 		return &refusal{status: http.StatusForbidden, kind: "price_unknown",
-			message: fmt.Sprintf("tenant %s has a spending cap, and the price of model %q is unknown: give its upstream price_in and price_out",
+			message: fmt.Sprintf("tenant %s has a spending cap, and the price of model %q is unknown: give its upstream a price",
 				a.terms.Name, shown(c.model))}
 	}
 	now := time.Now()

@@ -34,9 +34,9 @@ func BenchmarkSimulateDay(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.ReportMetric(float64(f.Answered), "calls")
+		b.ReportMetric(float64(f.Completed), "calls")
 		b.ReportMetric(f.Time.Hours(), "hours")
-		b.ReportMetric(float64(time.Since(start).Nanoseconds())/float64(f.Answered), "ns/call")
+		b.ReportMetric(float64(time.Since(start).Nanoseconds())/float64(f.Completed), "ns/call")
 	}
 }
 

@@ -68,7 +68,7 @@ func (d *drawing) panel(title string, value valueOf) *chart.Panel {
 
 // rate returns the panel of requests per minute.
 func (d *drawing) rate(name string) *chart.Panel {
-	p := d.panel("Requests answered per minute", func(s Step, width time.Duration) float64 { return float64(s.Answered) / width.Minutes() })
+	p := d.panel("Requests answered per minute", func(s Step, width time.Duration) float64 { return float64(s.Completed) / width.Minutes() })
 	p.Marks[0].Name = d.summary(name)
 	if allowed, _ := d.limit(); allowed > 0 && allowed <= 4*p.Highest() { // far above, it would squeeze the line to the ground
 		p.Marks = append(p.Marks, d.rule(allowed))
@@ -78,11 +78,11 @@ func (d *drawing) rate(name string) *chart.Panel {
 
 // limit returns how many calls per minute the tightest limit allows, 0 if that is unknown, and the legend of the dashed lines.
 func (d *drawing) limit() (perMinute float64, words string) {
-	if len(d.Quotas) == 0 || d.Answered == 0 || d.Quotas[0].Spent == 0 {
+	if len(d.Quotas) == 0 || d.Completed == 0 || d.Quotas[0].Spent == 0 {
 		return 0, "limit"
 	}
 	q := d.Quotas[0]
-	perMinute = float64(q.Limit) / minutes(q.Dimension) / (q.Spent / float64(d.Answered))
+	perMinute = float64(q.Limit) / minutes(q.Dimension) / (q.Spent / float64(d.Completed))
 	words = fmt.Sprintf("tightest limit: %v %s", q.Dimension, prose.Group(q.Limit))
 	if q.Dimension != limits.Requests {
 		words += fmt.Sprintf(" (%.4g requests/min)", perMinute)
@@ -92,7 +92,7 @@ func (d *drawing) limit() (perMinute float64, words string) {
 
 // summary is the forecast in the legend.
 func (d *drawing) summary(name string) string {
-	text := fmt.Sprintf("%s: %s requests in %s, %s rate-limited", name, prose.Group(d.Answered), roundTime(d.Time.Duration), prose.Group(d.Throttled))
+	text := fmt.Sprintf("%s: %s requests in %s, %s rate-limited", name, prose.Group(d.Completed), roundTime(d.Time.Duration), prose.Group(d.Throttled))
 	if d.Failed > 0 {
 		text += fmt.Sprintf(", %s failed", prose.Group(d.Failed))
 	}
@@ -127,7 +127,7 @@ func (d *drawing) quota() *chart.Panel {
 func (d *drawing) points(value valueOf) []chart.Point {
 	const enough = 15 // calls in a step, on average
 	wide := (len(d.Steps) + maxPoints - 1) / maxPoints
-	for len(d.Steps)/wide > 12 && float64(d.Answered)*float64(wide) < enough*float64(len(d.Steps)) {
+	for len(d.Steps)/wide > 12 && float64(d.Completed)*float64(wide) < enough*float64(len(d.Steps)) {
 		wide++
 	}
 	var xys []chart.Point

@@ -210,8 +210,8 @@ func TestSimulationForeseesARunWithinFivePercent(t *testing.T) {
 			if d := (f.Wait.Max.Duration - longest).Abs(); d > 2*time.Second+longest/5 {
 				t.Errorf("waits of %v foreseen, %v met", f.Wait.Max, longest)
 			}
-			if f.Answered+f.Failed != j.items || f.Stopped != "" {
-				t.Errorf("%d answered, %d failed of %d; stopped: %q", f.Answered, f.Failed, j.items, f.Stopped)
+			if f.Completed+f.Failed != j.items || f.Stopped != "" {
+				t.Errorf("%d answered, %d failed of %d; stopped: %q", f.Completed, f.Failed, j.items, f.Stopped)
 			}
 		})
 	}

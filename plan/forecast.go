@@ -43,7 +43,7 @@ type Client struct {
 
 // Tally counts calls, and the tries to send them.
 type Tally struct {
-	Answered  int    `json:"answered"`
+	Completed int    `json:"completed"`
 	Failed    int    `json:"failed"`
 	Tries     int    `json:"tries"`
 	Throttled int    `json:"throttled"`             // tries that were rejected for the time being,
@@ -94,14 +94,14 @@ func LimitMap(l sluice.Limits) map[string]float64 {
 // Within is how many calls are answered in a time, as exactly as the Steps tell.
 func (f *Forecast) Within(d time.Duration) int {
 	if d >= f.Time.Duration {
-		return f.Answered
+		return f.Completed
 	}
 	n := 0
 	for i, s := range f.Steps {
 		if time.Duration(i+1)*f.Width > d {
 			break
 		}
-		n += s.Answered
+		n += s.Completed
 	}
 	return n
 }
@@ -117,9 +117,9 @@ type QuotaUse struct {
 
 // Step is what happened in one part of the time.
 type Step struct {
-	Sent, Answered, Failed, Throttled int           // tries sent, calls answered, calls given up, tries refused for now
-	Spent                             limits.Vector // of the provider's limits
-	InFlight, Waiting                 int           // most at once
+	Sent, Completed, Failed, Throttled int           // tries sent, calls answered, calls given up, tries refused for now
+	Spent                              limits.Vector // of the provider's limits
+	InFlight, Waiting                  int           // most at once
 }
 
 // MaxSteps is the most steps that a Forecast has.
@@ -257,7 +257,7 @@ func (t *timeline) next(spent limits.Vector) {
 
 // with joins two steps.
 func (s Step) with(o Step) Step {
-	return Step{s.Sent + o.Sent, s.Answered + o.Answered, s.Failed + o.Failed, s.Throttled + o.Throttled,
+	return Step{s.Sent + o.Sent, s.Completed + o.Completed, s.Failed + o.Failed, s.Throttled + o.Throttled,
 		plus(s.Spent, o.Spent), max(s.InFlight, o.InFlight), max(s.Waiting, o.Waiting)}
 }
 

@@ -75,7 +75,7 @@ func TestSafeWorkersOfAMixedFileAreRefusedNothing(t *testing.T) {
 		f, err := plan.Simulate(t.Context(), plan.Scenario{
 			Provider: sim.Config{TPM: limits.TPM, Burst: held, Latency: w.Latency}, Calls: w.Calls, Unpaced: p.Workers,
 		})
-		if err != nil || f.Throttled > 0 || f.Answered != len(w.Calls) {
+		if err != nil || f.Throttled > 0 || f.Completed != len(w.Calls) {
 			t.Fatalf("%d workers on buckets of %v: %d of %d throttled, %v", p.Workers, held, f.Throttled, f.Tries, err)
 		}
 	})

@@ -42,7 +42,7 @@ func TestAPlansScenarioComesToThePlansFigures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if f.Answered != p.Workload.Requests || f.Failed > 0 || f.Stopped != "" {
+			if f.Completed != p.Workload.Requests || f.Failed > 0 || f.Stopped != "" {
 				t.Errorf("%+v", f)
 			}
 			sum := int64(0)
@@ -55,14 +55,14 @@ func TestAPlansScenarioComesToThePlansFigures(t *testing.T) {
 			if off := float64(f.Time.Duration)/float64(p.Time.Duration) - 1; math.Abs(off) > c.off {
 				t.Errorf("foreseen %v, computed %v", f.Time, p.Time)
 			}
-			if off := float64(f.Latency.Mean.Duration)/float64(p.Workload.Latency) - 1; math.Abs(off) > 0.03 && f.Answered >= 300 {
+			if off := float64(f.Latency.Mean.Duration)/float64(p.Workload.Latency) - 1; math.Abs(off) > 0.03 && f.Completed >= 300 {
 				t.Errorf("a latency of %v, where %v were stated", f.Latency.Mean, p.Workload.Latency)
 			}
-			if n := f.Within(f.Time.Duration); n != f.Answered {
-				t.Errorf("%d of %d within the whole time", n, f.Answered)
+			if n := f.Within(f.Time.Duration); n != f.Completed {
+				t.Errorf("%d of %d within the whole time", n, f.Completed)
 			}
-			if n := float64(f.Within(f.Time.Duration / 2)); math.Abs(n/float64(f.Answered)-0.5) > 0.15 && f.Answered > 10 {
-				t.Errorf("%v of %d within half of the time", n, f.Answered)
+			if n := float64(f.Within(f.Time.Duration / 2)); math.Abs(n/float64(f.Completed)-0.5) > 0.15 && f.Completed > 10 {
+				t.Errorf("%v of %d within half of the time", n, f.Completed)
 			}
 			if n := f.Within(-1); n != 0 {
 				t.Errorf("%d before the start", n)

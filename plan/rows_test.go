@@ -148,7 +148,7 @@ func TestThePrintedWorkersOfEveryRowAreThrottledNever(t *testing.T) {
 					s.Provider.Latency = s.Provider.Latency * 17 / 20 // calls end 15 % sooner than was planned: the margin is for them
 				}
 				f := simulate(t, s)
-				if runs++; f.Throttled > 0 || f.Failed > 0 || f.Answered == 0 {
+				if runs++; f.Throttled > 0 || f.Failed > 0 || f.Completed == 0 {
 					t.Errorf("%s, %+v, told %v, jitter %v: %d workers on buckets of %v: %d of %d throttled, by limit %v", r, w, c.told,
 						c.jitter, p.Workers, held, f.Throttled, f.Tries, f.Refused)
 				}
@@ -269,7 +269,7 @@ func (r published) slots(t *testing.T, p plan.Plan, w plan.Workload, c slotsRun)
 	m := measured{throttles: f.Throttled}
 	answered, first := 0, int(start/f.Width)+1
 	for _, step := range f.Steps[first:] {
-		answered += step.Answered
+		answered += step.Completed
 		m.late += step.Throttled
 	}
 	m.share = float64(answered) / (f.Time.Duration - time.Duration(first)*f.Width).Minutes() / p.Throughput
@@ -290,8 +290,8 @@ func (r published) slots(t *testing.T, p plan.Plan, w plan.Workload, c slotsRun)
 	if m.share < least || m.throttles > most || f.Failed > 0 {
 		t.Errorf("%s: %.3f of it, %d throttles by %v, %d failed", name, m.share, m.throttles, f.Refused, f.Failed)
 	}
-	if whole := p.Throughput*f.Time.Minutes() + held + 1; float64(f.Answered) > whole {
-		t.Errorf("%s: %d answered in %v, where %.0f are the most", name, f.Answered, f.Time, whole)
+	if whole := p.Throughput*f.Time.Minutes() + held + 1; float64(f.Completed) > whole {
+		t.Errorf("%s: %d answered in %v, where %.0f are the most", name, f.Completed, f.Time, whole)
 	}
 	if f.Peak > p.Slots {
 		t.Errorf("%s: %d in flight", name, f.Peak)

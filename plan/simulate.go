@@ -156,7 +156,7 @@ func (r *run) run(ctx context.Context) error {
 				return ctx.Err()
 			}
 			if r.s.Progress != nil {
-				r.s.Progress(r.f.Answered+r.f.Failed, r.now)
+				r.s.Progress(r.f.Completed+r.f.Failed, r.now)
 			}
 		}
 		next, isTimer := r.next()
@@ -397,8 +397,8 @@ func (r *run) end(t *try, good bool) {
 		s.Failed++
 		return
 	}
-	r.f.Answered++
-	s.Answered++
+	r.f.Completed++
+	s.Completed++
 	r.f.Input += int64(max(1, t.call.Input))
 	r.f.Output += int64(t.course.Output)
 	r.waits.add(t.waited)
@@ -430,7 +430,7 @@ func (r *run) forecast() Forecast {
 		f.Time.Duration = r.now
 	}
 	if f.Time.Duration > 0 {
-		f.Throughput = float64(f.Answered) / f.Time.Minutes()
+		f.Throughput = float64(f.Completed) / f.Time.Minutes()
 	}
 	r.line.at(max(r.now, f.Time.Duration), r.spent)
 	spent := r.spent()

@@ -58,9 +58,9 @@ func (test expected) check(t *testing.T) {
 	if test.time >= 0 && math.Abs(f.Time.Seconds()-test.time.Seconds()) > 0.02*test.time.Seconds() {
 		t.Errorf("takes %v, want %v", f.Time, test.time)
 	}
-	if test.answered >= 0 && math.Abs(float64(f.Answered-test.answered)) > 0.02*float64(test.answered) ||
+	if test.answered >= 0 && math.Abs(float64(f.Completed-test.answered)) > 0.02*float64(test.answered) ||
 		test.failed >= 0 && f.Failed != test.failed || f.Throttled != test.throttled {
-		t.Errorf("%d answered, %d failed, %d throttled; want %d, %d, %d", f.Answered, f.Failed, f.Throttled, test.answered, test.failed,
+		t.Errorf("%d answered, %d failed, %d throttled; want %d, %d, %d", f.Completed, f.Failed, f.Throttled, test.answered, test.failed,
 			test.throttled)
 	}
 	if (test.stopped == "") != (f.Stopped == "") || !strings.HasPrefix(f.Stopped, test.stopped) {
@@ -192,8 +192,8 @@ func TestSimulateStopsWhenItsContextEndsAndKeepsWhatWasSeen(t *testing.T) {
 		t.Errorf("stopped: %q, %v", f.Stopped, err)
 	}
 	// It looks every few thousand steps of less than a few microseconds each.
-	if f.Answered == 0 || f.Tries > 11*5000 {
-		t.Errorf("%d tries, %d answered", f.Tries, f.Answered)
+	if f.Completed == 0 || f.Tries > 11*5000 {
+		t.Errorf("%d tries, %d answered", f.Tries, f.Completed)
 	}
 }
 
@@ -276,8 +276,8 @@ func TestEveryScenarioComesToAnEndThatAddsUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(s.Calls); f.Stopped == "" && s.Requests == 0 && f.Answered+f.Failed != n || s.Requests < 0 && f.Stopped == "" {
-			t.Fatalf("%d answered, %d failed of %d; stopped: %q", f.Answered, f.Failed, n, f.Stopped)
+		if n := len(s.Calls); f.Stopped == "" && s.Requests == 0 && f.Completed+f.Failed != n || s.Requests < 0 && f.Stopped == "" {
+			t.Fatalf("%d answered, %d failed of %d; stopped: %q", f.Completed, f.Failed, n, f.Stopped)
 		}
 		if told := s.Told.Concurrency; s.Unpaced == 0 && told > 0 && f.Peak > told || s.Unpaced > 0 && f.Peak > s.Unpaced {
 			t.Fatalf("%d in flight", f.Peak)
@@ -285,12 +285,12 @@ func TestEveryScenarioComesToAnEndThatAddsUp(t *testing.T) {
 		var sum plan.Step
 		for _, step := range f.Steps {
 			sum.Sent += step.Sent
-			sum.Answered += step.Answered
+			sum.Completed += step.Completed
 			sum.Failed += step.Failed
 			sum.Throttled += step.Throttled
 			sum.InFlight = max(sum.InFlight, step.InFlight)
 		}
-		if sum.Sent != f.Tries || sum.Answered != f.Answered || sum.Failed != f.Failed || sum.Throttled != f.Throttled || sum.InFlight != f.Peak {
+		if sum.Sent != f.Tries || sum.Completed != f.Completed || sum.Failed != f.Failed || sum.Throttled != f.Throttled || sum.InFlight != f.Peak {
 			t.Fatalf("the steps come to %+v, the whole to %+v", sum, f)
 		}
 		if len(f.Steps) > plan.MaxSteps || f.Time.Duration < 0 || f.Time.Duration > time.Duration(len(f.Steps)+1)*f.Width {
@@ -323,8 +323,8 @@ func TestAWindowIsPlannedAndSimulatedAsStated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Throttled > 0 || f.Answered != 300 || f.Time.Duration > 21*time.Second { // three windows, of which two are waited for
-		t.Errorf("%d answered in %v, %d rejected", f.Answered, f.Time, f.Throttled)
+	if f.Throttled > 0 || f.Completed != 300 || f.Time.Duration > 21*time.Second { // three windows, of which two are waited for
+		t.Errorf("%d answered in %v, %d rejected", f.Completed, f.Time, f.Throttled)
 	}
 }
 

@@ -9,8 +9,7 @@ import (
 	"github.com/sluice-llm/sluice/sim"
 )
 
-// wire is what a client understands of what the imitation says: its numbers, through headers and bodies of a dialect,
-// without writing and reading the text of either. The virtual instant 0 is a whole second.
+// wire reads the numbers of the simulator as a client would from headers and bodies of a dialect, without their text. The virtual instant 0 is a whole second.
 type wire struct {
 	dialect provider.Dialect
 	form    sim.RetryAfterForm

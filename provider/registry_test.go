@@ -238,7 +238,7 @@ func TestWrongRowsAreNamed(t *testing.T) {
 		"models[0]":                   {Name: "x", Models: []string{"!"}},
 		"tiers[0].tier":               {Name: "x", Tiers: []provider.TierRow{{}}},
 		"tiers[1].rpm":                {Name: "x", Tiers: []provider.TierRow{{Tier: "a"}, {Tier: "b", Each: limits.Each[*provider.Count]{RPM: ptr(provider.Count(0))}}}},
-		"tiers[0].price_in":           {Name: "x", Tiers: []provider.TierRow{{Tier: "a", PriceIn: ptr(-1.0)}}},
+		"tiers[0].price":              {Name: "x", Tiers: []provider.TierRow{{Tier: "a", Price: "-1/2"}}},
 		"tiers[0].latency":            {Name: "x", Tiers: []provider.TierRow{{Tier: "a", Latency: "0s"}}},
 		"tiers[0].models[0]":          {Name: "x", Tiers: []provider.TierRow{{Tier: "a", Models: []string{""}}}},
 		"tiers[0].tokens_per_request": {Name: "x", Tiers: []provider.TierRow{{Tier: "a", TokensPerRequest: ptr(provider.Count(-5))}}},

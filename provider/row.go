@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/errtext"
+	"github.com/sluice-llm/sluice/internal/pricing"
 	"github.com/sluice-llm/sluice/limits"
 )
 
@@ -84,14 +85,13 @@ type TierRow struct {
 
 	limits.Each[*Count] `yaml:",inline"`
 
-	PriceIn          *float64 `yaml:"price_in"`
-	PriceOut         *float64 `yaml:"price_out"`
-	Latency          string   `yaml:"latency"`
-	TokensPerRequest *Count   `yaml:"tokens_per_request"`
-	Source           string   `yaml:"source"`
-	Date             string   `yaml:"date"`
-	Note             string   `yaml:"note"`
-	Doubtful         *bool    `yaml:"doubtful"`
+	Price            string `yaml:"price"` // IN/OUT
+	Latency          string `yaml:"latency"`
+	TokensPerRequest *Count `yaml:"tokens_per_request"`
+	Source           string `yaml:"source"`
+	Date             string `yaml:"date"`
+	Note             string `yaml:"note"`
+	Doubtful         *bool  `yaml:"doubtful"`
 }
 
 // RowError says which field of which row is wrong.
@@ -389,19 +389,12 @@ func (t *Tier) change(row *TierRow) (field string, err error) {
 	if err := setCount(&t.TokensPerRequest, row.TokensPerRequest); err != nil {
 		return "tokens_per_request", err
 	}
-	for _, f := range []struct {
-		name string
-		to   **float64
-		from *float64
-	}{{"price_in", &t.PriceIn, row.PriceIn}, {"price_out", &t.PriceOut, row.PriceOut}} {
-		const most = 1e6 // dollars per million tokens
-		if f.from == nil {
-			continue
+	if row.Price != "" {
+		rate, err := pricing.ParseRate(row.Price)
+		if err != nil {
+			return "price", err
 		}
-		if !(*f.from >= 0 && *f.from <= most) {
-			return f.name, fmt.Errorf("%v is not a price in dollars per million tokens", *f.from)
-		}
-		*f.to = copied(f.from)
+		t.PriceIn, t.PriceOut = &rate.Input, &rate.Output
 	}
 	if row.Latency != "" {
 		if t.Latency, err = duration(row.Latency); err != nil {

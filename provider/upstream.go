@@ -85,9 +85,9 @@ func (p *Preference) UnmarshalText(b []byte) error {
 // Exclusion reports that an upstream or a key is excluded until a probe succeeds, or is included again.
 type Exclusion struct {
 	Upstream string
-	Key      string      // the variable of the key that was refused; "" where that is not known, or no key was
+	Key      string      // the variable of the key that was rejected; "" where that is not known, or no key was
 	Whole    bool        // the upstream has no other key
-	Kind     sluice.Kind // Auth: the key was refused; QuotaExhausted: its account is spent; OK: a probe was accepted
+	Kind     sluice.Kind // Auth: the key was rejected; QuotaExhausted: its account is spent; OK: a probe was accepted
 	Err      error       // what the provider said
 }
 
@@ -98,9 +98,9 @@ func (l Exclusion) String() string {
 	case sluice.OK:
 		return "it is accepted again"
 	case sluice.Auth:
-		what = "the key was refused"
+		what = "the key was rejected"
 		if l.Key != "" {
-			what = "the key in " + l.Key + " was refused"
+			what = "the key in " + l.Key + " was rejected"
 		}
 	}
 	if l.Err == nil {

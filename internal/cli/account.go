@@ -35,12 +35,12 @@ type accountFlags struct {
 	elsewhere bool // other hosts send the requests, and know the address
 }
 
-// target returns the flags of the provider, its address, the model and the key.
-func (f *accountFlags) target() []flag {
+// target returns the flags of the provider, its address, the model and the key. use says what the command does with the model.
+func (f *accountFlags) target(use string) []flag {
 	return []flag{
 		{name: "provider", field: &f.provider, metavar: "NAME", help: "Use this provider (default: recognized from the model)", common: true},
 		{name: "base-url", field: &f.baseURL, metavar: "URL", help: "Use this address, as the provider's SDK takes it", common: true},
-		{name: "model", field: &f.model, metavar: "MODEL", help: "Use this model for items that name none", common: true},
+		{name: "model", field: &f.model, metavar: "MODEL", help: use, common: true},
 		{name: "key-env", field: &f.keyEnv, metavar: "NAME", help: "Read the key from this variable (default: the provider's)"},
 	}
 }
@@ -53,7 +53,7 @@ func (f *accountFlags) fileFlagAs(name string) flag {
 
 // headerFlag returns the flag of further headers.
 func (f *accountFlags) headerFlag() flag {
-	return flag{name: "header", field: &f.headers, metavar: "'NAME: VALUE'", help: "Send this header with every request (repeatable)"}
+	return flag{name: "header", field: &f.headers, metavar: "'NAME: VALUE'", help: "Send this header with every request; repeatable"}
 }
 
 // accounts are where calls go and how: one account for each provider that the input names.
@@ -117,7 +117,7 @@ func (f *accountFlags) open(template sluice.Config, s *streams) (*accounts, erro
 		}
 	}
 	if a.provider.Name == "sim" {
-		a.transport, err = imitation()
+		a.transport, err = simulator()
 	} else {
 		a.room = newRoom()
 		a.transport = newTransport(a.room.calls)
@@ -339,9 +339,8 @@ func (a *accounts) Close() error {
 	return errors.Join(errs...)
 }
 
-// imitation returns a provider in process, with limits such as a new account has. They are told to nobody but by the
-// headers of its answers.
-func imitation() (http.RoundTripper, error) {
+// simulator returns a simulator in the process, with the limits of a new account. Only the headers of its responses state them.
+func simulator() (http.RoundTripper, error) {
 	server, err := sim.New(sim.Config{
 		Seed: 1, RPM: 900, Burst: 3 * time.Second, Concurrency: 30,
 		Latency: 200 * time.Millisecond, Jitter: 0.2, OutputTokens: 80, OutputSigma: 0.4,

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -121,19 +120,13 @@ func (p *price) Type() string { return "IN/OUT" }
 
 // Set reads two prices.
 func (p *price) Set(text string) error {
-	in, out, _ := strings.Cut(text, "/")
-	input, wrong := strconv.ParseFloat(in, 64)
-	output, alsoWrong := strconv.ParseFloat(out, 64)
-	p.rate = &pricing.Rate{Input: input, Output: output}
-	return wrongIf(cmp.Or(wrong, alsoWrong) != nil || !(input >= 0 && input <= maxPrice && output >= 0 && output <= maxPrice),
-		"is not two prices in USD per million tokens, such as 0.15/0.60")
+	rate, err := pricing.ParseRate(text)
+	p.rate = &rate
+	return err
 }
 
-// Amounts above these are a slip, and their sums could not be compared: US dollars, and US dollars per million tokens.
-const (
-	maxCost  = 1e9
-	maxPrice = 1e6
-)
+// maxCost is the largest amount in US dollars, so that sums can be compared.
+const maxCost = 1e9
 
 // missingPrice is the error about --max-cost without prices.
 func missingPrice() error {

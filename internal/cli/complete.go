@@ -43,7 +43,8 @@ func refuseOtherShells(root *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		shells = append(shells, sub.Name())
 	}
-	cmd.Args = nil
+	cmd.Args, cmd.Example = nil, "  source <(sluice completion bash)\n  sluice completion fish > ~/.config/fish/completions/sluice.fish"
+	cmd.Long = "Print the completion script of a shell. `sluice completion SHELL --help` says where to put it."
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return usageError(fmt.Errorf("no completion for %s", args[0]), "it is one of %s", strings.Join(shells, ", "))

@@ -89,18 +89,18 @@ func (o *execOptions) table() []flagGroup {
 	o.cfg.Command.Timeout = time.Hour
 	return []flagGroup{
 		{"Items and results", []flag{
-			{name: "items", field: &o.cfg.Items.Path, metavar: "FILE", help: "Read items here (-: standard input)", common: true},
+			{name: "items", field: &o.cfg.Items.Path, metavar: "FILE", help: "Read items here; - is standard input", common: true},
 			{name: "state", field: &o.cfg.Dir, metavar: "DIR", help: "Keep results here, and resume", common: true},
-			o.redo.flag("failed|changed|none"),
+			o.redo.flag("failed,changed,none"),
 			{name: "max-items", field: countFrom(&o.cfg.Items.Limit, 1), help: "Stop after the first N items", common: true},
-			{name: "stage", field: &o.cfg.Items.Only, metavar: "NAME", help: "Run this stage again, and no other (repeatable)", without: "from-stage"},
+			{name: "stage", field: &o.cfg.Items.Only, metavar: "NAME", help: "Run this stage again, and no other; repeatable", without: "from-stage"},
 			{name: "from-stage", field: &o.cfg.Items.From, metavar: "NAME", help: "Run this stage and the stages that need it again"},
 			fsyncFlag(&o.fsync),
 		}},
 		{"Commands", []flag{
 			{name: "stdin", field: &o.cfg.Command.Stdin, help: "Give each item on standard input"},
 			{name: "persistent", field: &o.cfg.Command.Persistent, help: "Keep processes that take items as JSON lines", without: "stdin"},
-			{name: "timeout", field: &o.cfg.Command.Timeout, metavar: "DURATION", help: "Limit one attempt (0: no limit)", common: true},
+			{name: "timeout", field: &o.cfg.Command.Timeout, metavar: "DURATION", help: "Limit one attempt; 0 is no limit", common: true},
 			attemptsFlag(&o.attempts),
 			{name: "agent", field: &o.agent, metavar: strings.Join(agents.Names(), "|"), help: "Read the output as this agent's (default: by its name)"},
 			{name: "result-file", field: &o.cfg.Verdict.ResultFile, metavar: "FILE", help: "Read the result from this file of the item's directory"},
@@ -111,7 +111,7 @@ func (o *execOptions) table() []flagGroup {
 			o.settings.configFlag(),
 			{name: "jobs,j", field: &o.jobs, metavar: "N", help: "Run N commands at once, or auto", common: true},
 			{name: "rpm", field: &o.rpm, metavar: "N", help: "Start at most N commands per minute", common: true},
-			{name: "not-between", field: &o.notBetween, metavar: "HOURS", help: "Pause then, as '12:00-19:00 Mon-Fri UTC' (repeatable)"},
+			{name: "not-between", field: &o.notBetween, metavar: "HOURS", help: "Pause in these hours: '12:00-19:00 Mon-Fri UTC'; repeatable"},
 			{name: "ignore-pause", field: &o.cfg.Limits.IgnorePause, help: "Ignore limits and pauses learned by earlier runs"},
 			{name: "dry-run", field: &o.dryRun, help: "Print commands; run nothing", common: true},
 		})},

@@ -81,19 +81,14 @@ func (o *execOptions) configHint(wrong *proc.ConfigError) string {
 	return "see sluice exec --help"
 }
 
-// command is the command line, with flags that it may lack before what it runs.
+// command returns the command line. extra is a flag with its value that replaces an earlier one.
 func (o *execOptions) command(extra ...string) string {
 	own := slices.Clone(o.args[:max(0, len(o.args)-len(o.cfg.Command.Args))])
 	dashed := len(own) > 0 && own[len(own)-1] == "--"
 	if dashed {
 		own = own[:len(own)-1]
 	}
-	for _, flag := range extra {
-		if !slices.Contains(own, flag) {
-			own = append(own, flag)
-		}
-	}
-	words := append(append(own, "--"), o.cfg.Command.Args...)
+	words := append(append(replaceFlag(own, extra), "--"), o.cfg.Command.Args...)
 	for i, word := range words {
 		words[i] = shellQuote(word)
 	}

@@ -56,9 +56,9 @@ now. One line is printed for each. If a line is broken, the others are explained
 	}
 	define(cmd, flagGroup{"Error", []flag{
 		{name: "status", field: &o.status, metavar: "N", help: "Set the HTTP status of the response", common: true},
-		{name: "header", field: &o.headers, metavar: "'NAME: VALUE'", help: "Set a header of the response (repeatable)", common: true},
+		{name: "header", field: &o.headers, metavar: "'NAME: VALUE'", help: "Set a header of the response; repeatable", common: true},
 		{name: "provider", field: &o.provider, metavar: "NAME", help: "Set the provider (default: recognized from the error)", common: true},
-		{name: "json", field: &o.json, help: "Print one JSON document", common: true},
+		{name: "json", field: &o.json, help: "Print one JSON document", common: true, without: "jsonl"},
 		{name: "jsonl", field: &o.lines, help: "Read and print one JSON object per line", common: true},
 	}})
 	return cmd
@@ -122,9 +122,6 @@ func (o *explainOptions) puzzle() (puzzle, error) {
 	c := puzzle{status: o.status, now: time.Now()}
 	if o.status != 0 && (o.status < 100 || o.status > 599) {
 		return c, usageError(fmt.Errorf("--status %d is no HTTP status", o.status), "give one such as --status 429, or leave it out")
-	}
-	if o.json && o.lines {
-		return c, usageError(errors.New("--json and --jsonl are one too many"), "--jsonl prints JSON as it is")
 	}
 	var err error
 	if c.headers, err = parseHeaders(o.headers); err != nil {
@@ -333,13 +330,13 @@ func meaningOf(k sluice.Kind) meaning {
 		sluice.QuotaExhausted: {"no credit is left, or a spend cap is reached", "stop", "stop the run: nothing more can succeed; it can be resumed"},
 		sluice.Rejected:       {"the request is not allowed", "fail", "try the item once more at the end, and give it up alone; stop the run if nothing else comes back"},
 		sluice.Blocked:        {"a page of a firewall or proxy came in place of a response", "fail", "try the item once more at the end, and give it up alone; stop the run if nothing else comes back"},
-		sluice.Auth:           {"the key was refused", "stop", "leave the key out if other requests with it are refused too, and stop the run without another key; it can be resumed"},
+		sluice.Auth:           {"the key was rejected", "stop", "leave the key out if other requests with it are rejected too, and stop the run without another key; it can be resumed"},
 		sluice.Timeout:        {"no answer came in time", "retry", "try again after a backoff; an attempt is spent"},
 		sluice.Network:        {"the connection was not made, or broke", "retry", "try again after a backoff; an attempt is spent if the call was sent"},
 		sluice.ServerError:    {"the provider made a mistake", "retry", "try again after a backoff; an attempt is spent"},
 		sluice.CommandFailed:  {"a command failed for reasons of its own", "retry", "try again after a backoff; an attempt is spent"},
-		sluice.BadRequest:     {"the request itself is wrong", "fail", "give the item up: the same request would be refused again"},
-		sluice.ContextLength:  {"the request is larger than the model's context, or than the whole limit", "fail", "give the item up: the same request would be refused again"},
-		sluice.ContentFilter:  {"refused for its content", "fail", "give the item up: the same request would be refused again"},
+		sluice.BadRequest:     {"the request itself is wrong", "fail", "give the item up: the same request would be rejected again"},
+		sluice.ContextLength:  {"the request is larger than the model's context, or than the whole limit", "fail", "give the item up: the same request would be rejected again"},
+		sluice.ContentFilter:  {"rejected for its content", "fail", "give the item up: the same request would be rejected again"},
 	}[k]
 }

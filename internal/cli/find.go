@@ -85,7 +85,7 @@ func (o *findOptions) table() []flagGroup {
 	o.mode, o.account.envFile = modeAuto, dotEnv
 	o.cfg.MaxWorkers, o.cfg.MinOutputTokens, o.cfg.Timeout = find.DefaultWorkers, find.DefaultOutput, find.DefaultTimeout
 	return []flagGroup{
-		{"Provider", append(o.account.target(), o.account.fileFlagAs("keys-file"), o.account.headerFlag(), o.account.settings.configFlag())},
+		{"Provider", append(o.account.target("Measure this model"), o.account.fileFlagAs("keys-file"), o.account.headerFlag(), o.account.settings.configFlag())},
 		{"Search", []flag{
 			{name: "mode", field: &o.mode, metavar: modeAuto + "|" + modeSweep, help: "Measure, or try bursts of workers", common: true},
 			{name: "max-workers", field: countFrom(&o.cfg.MaxWorkers, 1), help: "Try and recommend at most N workers", common: true},
@@ -96,13 +96,13 @@ func (o *findOptions) table() []flagGroup {
 				without: "mode output-file dry-run prompt-file token-budget max-cost"},
 		}},
 		{"Spending", []flag{
-			{name: "token-budget", field: countFrom(&o.cfg.Budget.Tokens, -1), help: "Use at most N tokens (0: 1,000,000; -1: no limit)", common: true},
+			{name: "token-budget", field: countFrom(&o.cfg.Budget.Tokens, -1), help: "Use at most N tokens; -1 is no limit (default: 1,000,000)", common: true},
 			{name: "max-cost", field: usd(&o.maxCost), help: "Spend at most this", common: true},
 			o.price.flag(),
 			{name: "dry-run", field: &o.dryRun, help: "Print the maximum cost; send nothing", common: true},
 		}},
 		{"Output", []flag{
-			{name: "output-file", field: &o.outputFile, metavar: "FILE", help: "Write the result here, for --config of run and plan", common: true},
+			{name: "output-file", field: &o.outputFile, metavar: "FILE", help: "Write the limits here, for --config of other commands", common: true},
 			progressFlag(&o.progress),
 			{name: "json", field: &o.asJSON, help: "Print one JSON document in place of the number", common: true},
 			{name: "verbose", field: &o.verbose, help: "Print every step on standard error"},

@@ -44,8 +44,8 @@ func foundResult() *find.Result {
 			Latency: find.Latency{Mean: 1250 * time.Millisecond, CV: 0.2, N: 36}, Input: 120, Output: 500, Charged: 620,
 			Charge: limits.ChargeActual, ChargeFrom: limits.SourceHeader,
 		},
-		Soak:  find.Soak{Workers: 11, Calls: 33, AtMost: 3. / 33},
-		Spent: find.Spent{Calls: 433, Accepted: 400, Refused: 33, Input: 34_000, Output: 20_400},
+		Soak:  find.Soak{Workers: 11, Requests: 33, AtMost: 3. / 33},
+		Spent: find.Spent{Requests: 433, Accepted: 400, Rejected: 33, Input: 34_000, Output: 20_400},
 		Took:  31 * time.Second, Low: 11, High: 12,
 		Subject: find.Subject{
 			Model: "gpt-4o", Provider: "openai", Mode: find.ModeAuto, BaseURL: "https://api.example.com/v1", Timestamp: foundAt,
@@ -69,7 +69,7 @@ func endedEarly(r *find.Result, workers, low, high int) {
 }
 
 func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
-	const soak, spent = "; soak 33 calls, 0 refused", "; 433 calls, 54k tokens, 31 s"
+	const soak, spent = "; soak 33 requests, 0 rejected", "; 433 requests, 54k tokens, 31 s"
 	cost := 0.1234
 	for _, c := range []struct {
 		name   string
@@ -77,41 +77,41 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 		want   string
 	}{
 		{"requests that were measured", func(r *find.Result) {},
-			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s a call keep 12.5 busy, less 5 % margin; at least 64 at once" + soak + spent},
+			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s a request keep 12.5 busy, less 5 % margin; at least 64 at once" + soak + spent},
 		{"requests that headers tell", func(r *find.Result) {
 			r.Findings.Limits[limits.Requests] = finding(600, limits.SourceHeader, 0)
 			r.Findings.Latency.Mean, r.Workers, r.Binding.Busy, r.Binding.Margin = 200*time.Millisecond, 1, 2, 0
-		}, "1 worker: 600 requests/min (stated by headers) and 200 ms a call keep 2 busy; at least 64 at once" + soak + spent},
+		}, "1 worker: 600 requests/min (stated by headers) and 200 ms a request keep 2 busy; at least 64 at once" + soak + spent},
 		{"input tokens that a refusal tells", func(r *find.Result) {
 			r.Bound, r.Binding = find.BoundTokens, find.Binding{Dimension: limits.InputTokens, Cost: 119.6, Busy: 5.2, Margin: 0.021}
 			r.Findings.Limits[limits.InputTokens] = finding(30_000, limits.SourceRejection, 0)
 			r.Workers = 5
-		}, "5 workers: 30,000 input tokens/min (stated by rejections), 120 tokens and 1.25 s a call keep 5.2 busy, less 2 % margin; " +
+		}, "5 workers: 30,000 input tokens/min (stated by rejections), 120 tokens and 1.25 s a request keep 5.2 busy, less 2 % margin; " +
 			"at least 64 at once; 598 requests/min (measured ±3 %)" + soak + spent},
 		{"tokens that are told", func(r *find.Result) {
 			r.Bound, r.Binding = find.BoundTokens, find.Binding{Dimension: limits.Tokens, Cost: 620, Busy: 1.04, Margin: 0.004}
 			only(r, r.Findings.Limits[limits.Concurrency], map[limits.Dimension]find.Finding{limits.Tokens: finding(30_000, limits.SourceConfigured, 0)})
 			r.Workers = 1
-		}, "1 worker: 30,000 tokens/min (configured), 620 tokens and 1.25 s a call keep 1.04 busy, less 0.4 % margin; at least 64 at once" + soak + spent},
+		}, "1 worker: 30,000 tokens/min (configured), 620 tokens and 1.25 s a request keep 1.04 busy, less 0.4 % margin; at least 64 at once" + soak + spent},
 		{"a cap that was measured", func(r *find.Result) {
 			r.Bound, r.Workers, r.Binding = find.BoundConcurrency, 20, find.Binding{}
 			only(r, finding(20, limits.SourceMeasured, 0), map[limits.Dimension]find.Finding{
 				limits.Requests: finding(900.9, limits.SourceAtLeast, 0), limits.RequestsPerDay: finding(10_000, limits.SourceHeader, 0)})
-		}, "20 workers: 20 at once, more are refused (measured); at least 900 requests/min; 10,000 requests/day (stated by headers)" + soak + spent},
+		}, "20 workers: 20 at once, more are rejected (measured); at least 900 requests/min; 10,000 requests/day (stated by headers)" + soak + spent},
 		{"a cap that was told", func(r *find.Result) {
 			r.Bound, r.Workers, r.Binding = find.BoundConcurrency, 8, find.Binding{}
 			only(r, finding(8, limits.SourceConfigured, 0), nil)
-		}, "8 workers: 8 at once, more are refused (configured)" + soak + spent},
+		}, "8 workers: 8 at once, more are rejected (configured)" + soak + spent},
 		{"a queue", func(r *find.Result) {
 			r.Bound, r.Findings.Queue, r.Workers, r.Binding = find.BoundQueue, true, 16, find.Binding{}
 			only(r, finding(16, limits.SourceMeasured, 0), nil)
-		}, "16 workers: the server answers 16 at once and lets the rest wait (measured)" + soak + spent},
+		}, "16 workers: the server handles 16 at once and queues the rest (measured)" + soak + spent},
 		{"a queue, and a rate below it", func(r *find.Result) {
 			r.Findings.Queue, r.Findings.Limits[limits.Concurrency] = true, finding(16, limits.SourceMeasured, 0)
 		},
-			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s a call keep 12.5 busy, less 5 % margin; the server answers 16 at once (measured)" + soak + spent},
+			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s a request keep 12.5 busy, less 5 % margin; the server handles 16 at once (measured)" + soak + spent},
 		{"a cap, and a rate below it", func(r *find.Result) { r.Findings.Limits[limits.Concurrency] = finding(80, limits.SourceMeasured, 0) },
-			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s a call keep 12.5 busy, less 5 % margin; at most 80 at once (measured)" + soak + spent},
+			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s a request keep 12.5 busy, less 5 % margin; at most 80 at once (measured)" + soak + spent},
 		{"nothing below what was asked for", func(r *find.Result) {
 			r.Bound, r.Workers, r.Binding = find.BoundWorkers, 100, find.Binding{}
 			only(r, finding(100, limits.SourceAtLeast, 0), nil)
@@ -119,43 +119,43 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 		{"what could be certified", func(r *find.Result) {
 			r.Bound, r.Findings.Limits[limits.Requests] = find.BoundCertified, finding(598.7, limits.SourceAtLeast, 0)
 			r.Binding.Margin = 0
-		}, "11 workers: 598 requests/min (verified at least) and 1.25 s a call keep 12.5 busy; more could not be certified within --token-budget 1,000,000; " +
+		}, "11 workers: 598 requests/min (verified at least) and 1.25 s a request keep 12.5 busy; more could not be certified within --token-budget 1,000,000; " +
 			"at least 64 at once" + soak + spent},
 		{"a soak that was refused first", func(r *find.Result) {
 			r.Bound, r.Workers, r.Binding = find.BoundSoak, 9, find.Binding{}
 			delete(r.Findings.Limits, limits.Requests)
-			r.Soak = find.Soak{Workers: 9, Calls: 27, Refused: 1}
-		}, "9 workers: more were refused when they ran with real calls; at least 64 at once; soak 27 calls, 1 refused" + spent},
+			r.Soak = find.Soak{Workers: 9, Requests: 27, Rejected: 1}
+		}, "9 workers: more were rejected when they ran with real requests; at least 64 at once; soak 27 requests, 1 rejected" + spent},
 		{"a bucket of one", func(r *find.Result) {
 			r.BucketOfOne, r.Workers = true, 1
 			delete(r.Findings.Limits, limits.Concurrency)
 			r.Spent.Cost, r.Spent.Estimated = &cost, 4_000
-		}, "1 worker: 598 requests/min (measured ±3 %) and 1.25 s a call keep 12.5 busy, less 5 % margin; two calls at once are refused however " +
-			"seldom they come: no number of workers without a pace is safe, only sluice run uses this limit" + soak + "; 433 calls, 54k tokens (4,000 of them estimated), $0.12, 31 s"},
+		}, "1 worker: 598 requests/min (measured ±3 %) and 1.25 s a request keep 12.5 busy, less 5 % margin; two requests at once are rejected at " +
+			"any rate: no number of workers without a pace is safe, and only sluice run uses this limit" + soak + "; 433 requests, 54k tokens (4,000 of them estimated), $0.12, 31 s"},
 		{"nothing passed", func(r *find.Result) {
-			*r = find.Result{Bound: find.BoundNothing, Spent: find.Spent{Calls: 9, Refused: 9}, Took: 120 * time.Second}
-		}, "0 workers: even one call at a time is refused; 9 calls, 0 tokens, 2 min 00 s"},
+			*r = find.Result{Bound: find.BoundNothing, Spent: find.Spent{Requests: 9, Rejected: 9}, Took: 120 * time.Second}
+		}, "0 workers: even one request at a time is rejected; 9 requests, 0 tokens, 2 min 00 s"},
 		{"stopped with an interval", func(r *find.Result) { endedEarly(r, 0, 4, 32) },
-			"stopped early: the answer lies between 4 and 32 workers; at least 64 at once; 598 requests/min (measured ±3 %)" + spent},
+			"stopped early: the number lies between 4 and 32 workers; at least 64 at once; 598 requests/min (measured ±3 %)" + spent},
 		{"stopped when it was no more than what was asked for", func(r *find.Result) { *r = find.Result{Subject: r.Subject}; endedEarly(r, 0, 0, 100) },
-			"stopped early: nothing is known of the answer; 0 calls, 0 tokens, 0 ms"},
+			"stopped early: the number is unknown; 0 requests, 0 tokens, 0 ms"},
 		{"stopped when it had to be proved", func(r *find.Result) {
 			endedEarly(r, 0, 1, 1)
 			delete(r.Findings.Limits, limits.Requests)
 		},
-			"stopped early: the answer is at most 1 worker; at least 64 at once" + spent},
+			"stopped early: the number is at most 1 worker; at least 64 at once" + spent},
 		{"stopped in the soak", func(r *find.Result) {
 			endedEarly(r, 0, 11, 12)
-			r.Soak = find.Soak{Workers: 11, Calls: 8, Refused: 1}
+			r.Soak = find.Soak{Workers: 11, Requests: 8, Rejected: 1}
 		},
-			"stopped early: the answer lies between 11 and 12 workers; at least 64 at once; 598 requests/min (measured ±3 %); soak 8 calls, 1 refused" + spent},
+			"stopped early: the number lies between 11 and 12 workers; at least 64 at once; 598 requests/min (measured ±3 %); soak 8 requests, 1 rejected" + spent},
 		{"stopped after the soak", func(r *find.Result) { endedEarly(r, 11, 11, 12) },
 			"stopped early: 11 workers were safe; at least 64 at once; 598 requests/min (measured ±3 %)" + soak + spent},
 		{"stopped at once", func(r *find.Result) {
-			*r = find.Result{Spent: find.Spent{Calls: 1}}
+			*r = find.Result{Spent: find.Spent{Requests: 1}}
 			endedEarly(r, 0, 0, 0)
 		},
-			"stopped early: nothing is known of the answer; 1 call, 0 tokens, 0 ms"},
+			"stopped early: the number is unknown; 1 request, 0 tokens, 0 ms"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := foundResult()
@@ -222,8 +222,8 @@ func TestWhatWasFoundIsReadAsLimits(t *testing.T) {
 		`"mean": 1250,`, `"cv": 0.2,`, `"n": 36,`, `"input_tokens": 120,`, `"output_tokens": 500`, `"charged_tokens": 620,`,
 		`"soak": {
     "workers": 11,
-    "calls": 33,
-    "refused": 0,
+    "requests": 33,
+    "rejected": 0,
     "at_most": 0.09090909090909091
   },`,
 		`"input_tokens": 34000,`, `"took_ms": 31000`, `"low": 11,`, `"high": 12,`,
@@ -291,14 +291,14 @@ func TestHowASearchEnds(t *testing.T) {
 	}{
 		{"with an answer", func(r *find.Result) { r.Notes, r.Hint = []string{"a note"}, "do more" }, nil, exitDone, "11\n",
 			[]string{"11 workers: 598", "\nnote: a note\n", "\nhint: do more\n", "the record of the search is in "}, true, false},
-		{"with none that is safe", func(r *find.Result) { *r = find.Result{Bound: find.BoundNothing, Spent: find.Spent{Calls: 9}} }, nil,
+		{"with none that is safe", func(r *find.Result) { *r = find.Result{Bound: find.BoundNothing, Spent: find.Spent{Requests: 9}} }, nil,
 			exitThreshold, "0\n", []string{"0 workers: even one"}, true, false},
 		{"interrupted", func(r *find.Result) { endedEarly(r, 0, 4, 32) }, context.Canceled, exitInterrupted, "",
 			[]string{"between 4 and 32 workers", "sluice: error: interrupted\n", "hint: the same command searches anew"}, true, false},
 		{"interrupted when a number was safe", func(r *find.Result) { endedEarly(r, 11, 11, 12) }, context.Canceled, exitInterrupted, "11\n",
 			[]string{"11 workers were safe"}, true, false},
-		{"interrupted with nothing known", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} }, context.Canceled,
-			exitInterrupted, "", []string{"nothing is known"}, true, true},
+		{"interrupted with nothing known", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, context.Canceled,
+			exitInterrupted, "", []string{"the number is unknown"}, true, true},
 		{"interrupted with no more known than what passed", func(r *find.Result) {
 			endedEarly(r, 0, 1, 12)
 			delete(r.Findings.Limits, limits.Requests)
@@ -312,24 +312,24 @@ func TestHowASearchEnds(t *testing.T) {
 		{"interrupted after a limit was lowered", func(r *find.Result) { endedEarly(r, 6, 6, 6) }, context.Canceled, exitInterrupted, "6\n",
 			[]string{"6 workers were safe"}, true, false},
 		{"by half of what was left of the day", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, find.ErrDay, exitFailed, "",
-			[]string{"hint: the rest of the day's requests is left for other work"}, true, false},
+			[]string{"hint: the remaining requests of the day stay for other work"}, true, false},
 		{"by the token budget", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, fmt.Errorf("then: %w", find.ErrTokenBudget), exitBudget, "",
-			[]string{"stopped by --token-budget 1,000,000: then: the token budget does not suffice for another call", "hint: raise it"}, true, false},
+			[]string{"stopped by --token-budget 1,000,000: then: the token budget does not suffice for another request", "hint: raise it"}, true, false},
 		{"by the cost", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, find.ErrMaxCost, exitBudget, "", []string{"stopped by --max-cost $2.00"}, true, false},
-		{"by a refused key", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} }, refusal(sluice.Auth, 401), exitFailed, "",
-			[]string{"the key was refused: openai-compatible: 401 auth: so it is", "hint: no variable held a key"}, false, true},
+		{"by a refused key", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, refusal(sluice.Auth, 401), exitFailed, "",
+			[]string{"the key was rejected: openai-compatible: 401 auth: so it is", "hint: no variable held a key"}, false, true},
 		{"by a spent quota", func(r *find.Result) {}, refusal(sluice.QuotaExhausted, 429), exitFailed, "11\n",
 			[]string{"the account's quota is spent", "hint: add credit"}, true, false},
-		{"by an unknown model", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} },
+		{"by an unknown model", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} },
 			fmt.Errorf("%w: %w", find.ErrNoAnswer, refusal(sluice.BadRequest, 404)), exitFailed, "",
 			[]string{"404", "hint: check --model: openai-compatible has no m,"}, false, true},
-		{"by a request that is refused", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} }, refusal(sluice.BadRequest, 400),
-			exitFailed, "", []string{"hint: the provider does not take the calls of a search"}, false, true},
-		{"by a prompt that is too long", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 1}} }, refusal(sluice.ContextLength, 400),
+		{"by a request that is refused", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, refusal(sluice.BadRequest, 400),
+			exitFailed, "", []string{"hint: the provider rejects the requests of a search"}, false, true},
+		{"by a prompt that is too long", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, refusal(sluice.ContextLength, 400),
 			exitFailed, "", []string{"hint: give a shorter prompt by --prompt-file"}, false, true},
-		{"by a provider that fails", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 3}} }, refusal(sluice.ServerError, 500),
+		{"by a provider that fails", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 3}} }, refusal(sluice.ServerError, 500),
 			exitFailed, "", []string{"hint: the provider fails"}, false, true},
-		{"by a host that is not there", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Calls: 3}} },
+		{"by a host that is not there", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 3}} },
 			fmt.Errorf("%w: %w", find.ErrNoAnswer, errors.New("connection refused")), exitFailed, "", []string{"hint: check the network and --base-url"}, false, true},
 		{"before it began", func(r *find.Result) { *r = find.Result{} }, &find.FieldError{Field: "Timeout", Err: errors.New("is odd")}, exitUsage, "",
 			[]string{"sluice: error: --timeout: is odd\nhint: see sluice find --help\n"}, false, true},
@@ -423,9 +423,9 @@ func TestFileThatIsPrintedToIsNotWritten(t *testing.T) {
 
 func TestHowASearchStands(t *testing.T) {
 	at := find.Progress{
-		Phase: find.PhaseGallop, Doing: "32 at once", Spent: find.Spent{Calls: 60, Input: 900, Output: 300}, Elapsed: 12 * time.Second, ElapsedMS: 12_000, Low: 16, High: 100,
+		Phase: find.PhaseGallop, Doing: "32 at once", Spent: find.Spent{Requests: 60, Input: 900, Output: 300}, Elapsed: 12 * time.Second, ElapsedMS: 12_000, Low: 16, High: 100,
 	}
-	const gallop = "16 to 100 workers; gallop: 32 at once; 60 calls, 1,200 tokens, 12 s"
+	const gallop = "16 to 100 workers; gallop: 32 at once; 60 requests, 1,200 tokens, 12 s"
 	if got := at.String(); got != gallop {
 		t.Errorf("%q", got)
 	}
@@ -443,7 +443,7 @@ func TestHowASearchStands(t *testing.T) {
 		{progressAuto, 0, ""}, // it is no terminal
 		{progressNone, 0, ""},
 		{progressPlain, 3, "sluice: " + gallop},
-		{progressJSON, 4, `{"phase":"gallop","doing":"32 at once","spent":{"calls":60,"accepted":0,"refused":0,"failed":0,` +
+		{progressJSON, 4, `{"phase":"gallop","doing":"32 at once","spent":{"requests":60,"accepted":0,"rejected":0,"failed":0,` +
 			`"input_tokens":900,"output_tokens":300,"cost_usd":null},"elapsed_ms":12000,"low":16,"high":100}`},
 	} {
 		var stderr bytes.Buffer

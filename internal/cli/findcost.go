@@ -17,25 +17,25 @@ func (f *search) foretell() error {
 	}
 	f.s.errorf("sluice: a search with %s at %s may spend\n", f.o.cfg.Target.Model, f.o.cfg.Provider.Name)
 	w := tabwriter.NewWriter(f.s.err, 0, 0, 2, ' ', 0)
-	header := "  \tcalls\ttokens"
-	if f.forecast.Most.Cost != nil {
+	header := "  \trequests\ttokens"
+	if f.forecast.Max.Cost != nil {
 		header += "\tcost"
 	}
 	fmt.Fprintln(w, header)
-	printAmount(w, "usually", f.forecast.Usual)
-	printAmount(w, "at most", f.forecast.Most)
+	printAmount(w, "usually", f.forecast.Typical)
+	printAmount(w, "at most", f.forecast.Max)
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	if f.o.mode == modeAuto {
-		f.s.errorf("sluice: most searches take one to five minutes, and those that headers answer some seconds\n")
+		f.s.errorf("sluice: a search takes one to five minutes; with rate limit headers, some seconds\n")
 	}
-	f.s.errorf("sluice: nothing was sent; refused calls cost nothing, and %s\n", f.bounds())
+	f.s.errorf("sluice: nothing was sent; rejected requests cost nothing, and %s\n", f.bounds())
 	return nil
 }
 
 func printAmount(w io.Writer, name string, a find.Amount) {
-	fmt.Fprintf(w, "  %s\t%s\t%s", name, group(a.Calls), prose.Thousands(a.Tokens))
+	fmt.Fprintf(w, "  %s\t%s\t%s", name, group(a.Requests), prose.Thousands(a.Tokens))
 	if a.Cost != nil {
 		fmt.Fprintf(w, "\t%s", dollars(*a.Cost))
 	}
@@ -44,15 +44,15 @@ func printAmount(w io.Writer, name string, a find.Amount) {
 
 // bounds are the flags that bound what is spent.
 func (f *search) bounds() string {
-	text := "no number of tokens bounds it: --token-budget would"
+	text := "no number of tokens limits it: --token-budget would"
 	if n := f.forecast.TokenBudget; n > 0 {
-		text = fmt.Sprintf("--token-budget %s bounds all of it", group(n))
+		text = fmt.Sprintf("--token-budget %s limits all of it", group(n))
 	}
 	if m := f.o.cfg.Budget.MaxCost; m != nil {
 		text += "; so does --max-cost " + dollars(*m)
 	}
-	if f.forecast.Most.Cost == nil {
-		text += "; the price is not known: --price and/tell it"
+	if f.forecast.Max.Cost == nil {
+		text += "; the price is unknown: set it with --price IN/OUT"
 	}
 	return text
 }

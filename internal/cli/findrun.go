@@ -60,14 +60,14 @@ func (f *search) sweep(ctx context.Context) error {
 	r, end := watched(ctx, f, find.Sweep)
 	w := found{document: r, workers: r.Recommended, line: r.Line(end != nil), knows: r.Recommended > 0, learned: r.Recommended > 0}
 	if w.knows {
-		w.notes = []string{"each worker made two calls, which meet no limit per minute, and other clients of the account share its limits"}
+		w.notes = []string{"each worker sent two requests, which meet no limit per minute, and other clients of the account share its limits"}
 	}
 	return f.report(r.Spent, end, w)
 }
 
 // report writes the result of a search, and returns its end. One that sent no request has none.
 func (f *search) report(spent find.Spent, end *exitError, w found) (err error) {
-	if end != nil && spent.Calls == 0 {
+	if end != nil && spent.Requests == 0 {
 		return end
 	}
 	if f.o.asJSON {
@@ -134,7 +134,7 @@ func (f *search) ending(err error) *exitError {
 		e.code, e.err = exitBudget, fmt.Errorf("stopped by --max-cost %s: %w", dollars(f.o.maxCost), err)
 		e.hint = cheaper
 	case errors.Is(err, find.ErrDay):
-		e.hint = "the rest of the day's requests is left for other work; when the day is over the same command searches again"
+		e.hint = "the remaining requests of the day stay for other work; run the same command after the day"
 	case errors.Is(err, context.Canceled):
 		e.code, e.err, e.hint = exitInterrupted, errors.New("interrupted"), "the same command searches anew"
 	case said:
@@ -154,7 +154,7 @@ const cheaper = "raise it; --dry-run prints the cost of a search, and --max-work
 func (e *exitError) explainRefused(refused *provider.Error, f *search) {
 	switch {
 	case refused.Kind == sluice.Auth:
-		e.err = fmt.Errorf("the key was refused: %w", e.err)
+		e.err = fmt.Errorf("the key was rejected: %w", e.err)
 		e.hint = f.accounts.check(refused) + "; " + searchAgain
 	case refused.Kind == sluice.QuotaExhausted:
 		e.err = fmt.Errorf("the account's quota is spent: %w", e.err)
@@ -164,7 +164,7 @@ func (e *exitError) explainRefused(refused *provider.Error, f *search) {
 	case refused.Kind == sluice.ContextLength:
 		e.hint = "give a shorter prompt by --prompt-file, or fewer --min-output-tokens"
 	case !refused.Kind.Transient() && !refused.Kind.Throttle():
-		e.hint = "the provider does not take the calls of a search: check --model, --base-url and --header, and --prompt-file and --min-output-tokens"
+		e.hint = "the provider rejects the requests of a search: check --model, --base-url and --header, and --prompt-file and --min-output-tokens"
 	default:
 		e.hint = "the provider fails or has no room now; later the same command searches again"
 	}

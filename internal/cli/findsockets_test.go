@@ -72,9 +72,9 @@ func (one imitated) measure(b *testing.B) string {
 	answer := call(b, append([]string{"find", "--output-file", limits}, account...))
 	var found struct {
 		Spent struct {
-			Calls  int `json:"calls"`
-			Input  int `json:"input_tokens"`
-			Output int `json:"output_tokens"`
+			Requests int `json:"requests"`
+			Input    int `json:"input_tokens"`
+			Output   int `json:"output_tokens"`
 		} `json:"spent"`
 		Took int `json:"took_ms"`
 	}
@@ -102,7 +102,7 @@ func (one imitated) measure(b *testing.B) string {
 		known.Burst = time.Second // nobody can know of longer ones
 	}
 	best := known.Optimum(known.Workload("/v1/chat/completions", bodies...))
-	return fmt.Sprintf("%-28s %5d %6s %6d %6dk %7.0fs | %9.3f %9d", one.name, one.truth, strings.TrimSpace(answer), found.Spent.Calls,
+	return fmt.Sprintf("%-28s %5d %6s %6d %6dk %7.0fs | %9.3f %9d", one.name, one.truth, strings.TrimSpace(answer), found.Spent.Requests,
 		(found.Spent.Input+found.Spent.Output)/1000, float64(found.Took)/1000, took.Seconds()/best.Seconds(), server.Stats().Throttled-before)
 }
 

@@ -19,7 +19,7 @@ import (
 type flag struct {
 	name    string // with its letter, if it has one: "output,o"
 	field   any    // pointer to the option, whose value is the default; or a pflag.Value
-	metavar string // the kind of its values, such as FILE; or the values, such as "plain|json"
+	metavar string // the kind of its values, such as FILE; or the values: "plain|json", or of a list "a,b"
 	help    string // at most 60 characters
 	common  bool   // shown by -h, too
 	without string // flags that cannot be given beside it, separated by spaces
@@ -86,7 +86,7 @@ func checkConflicts(fs *pflag.FlagSet) (err error) {
 
 // words returns the values that the flag takes; nil if it takes others.
 func (f flag) words() []string {
-	if words := strings.Split(f.metavar, "|"); len(words) > 1 && f.metavar == strings.ToLower(f.metavar) {
+	if words := strings.FieldsFunc(f.metavar, func(r rune) bool { return r == '|' || r == ',' }); len(words) > 1 && f.metavar == strings.ToLower(f.metavar) {
 		return words
 	}
 	return nil
@@ -253,7 +253,11 @@ func (p *namedValues) Set(text string) error {
 		p.given = append(p.given, text)
 		return row.value().Set(given)
 	}
-	return badValue(fmt.Sprintf("names none of %s%s", strings.Join(names, ", "), provider.DidYouMean(provider.Nearest(name, names))))
+	near := provider.Nearest(name, names)
+	if slices.Contains(limitNames(), name) { // a flag of its own
+		near = []string{"--" + name + " " + given}
+	}
+	return badValue(fmt.Sprintf("names none of %s%s", strings.Join(names, ", "), provider.DidYouMean(near)))
 }
 
 // badValue says what is wrong with a value, as the end of a sentence that begins with the flag and its value.
@@ -296,16 +300,23 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usageError(fmt.Errorf("%s: %w", given, wrong.Unwrap()), "%s", help)
 }
 
-// renamed are flags of other programs, and of earlier versions, for the purpose of one of ours.
+// Flags of which each command has one at most.
+const (
+	parallel = "--concurrency|--jobs|--max-workers|--slots"
+	keyFiles = "--env-file|--keys-file"
+)
+
+// renamed are flags of other programs, and of earlier versions, by the flags for their purpose, of which a command has one.
 var renamed = map[string]string{
 	"quiet": "--progress none", "silent": "--progress none", "no-progress": "--progress none",
-	"out": "--output", "concurrency": "--concurrency", "max-concurrency": "--concurrency", "max-workers": "--concurrency", "parallel": "--concurrency", "threads": "--concurrency", "workers": "--concurrency",
+	"concurrency": parallel, "max-concurrency": parallel, "max-workers": parallel, "parallel": parallel, "threads": parallel, "workers": parallel,
+	"jobs": parallel, "slots": parallel, "out": "--output", "ca-file": "$SSL_CERT_FILE",
+	"keys-file": keyFiles, "env-file": keyFiles, "dotenv": keyFiles, "limit": "--max-items", "sample": "--max-items", "first": "--max-items",
 	"attempts": "--max-attempts", "retries": "--max-attempts", "max-retries": "--max-attempts", "retry": "--max-attempts",
 	"api-base": "--base-url", "endpoint": "--base-url", "url": "--base-url", "api-key": "--key-env",
-	"keys-file": "--env-file", "dotenv": "--env-file", "limit": "--max-items", "sample": "--max-items", "first": "--max-items",
 	"fail-on": "--reject", "sync": "--fsync each", "metrics-listen": "--metrics", "metrics-addr": "--metrics",
 	"max-tokens-total": "--max-total-tokens", "price-in": "--price IN/OUT", "price-out": "--price IN/OUT",
-	"retry-failed": "--redo failed", "resubmit-lost": "--redo lost", "changed": "--redo changed",
+	"retry-failed": "--redo failed", "resubmit-lost": "--redo lost", "changed": "--redo changed or --redo none",
 	"only": "--stage", "tier": "--stage|--config", "from": "--from-stage", "cli": "--agent", "graphs": "--processes",
 	"via": "--batch", "batch-api": "--batch", "dedupe": "--cache DIR", "limits": "--config", "upstream": "--config", "prefer": "--config",
 	"report": "--events FILE", "job": "--output", "host": "--allow-host", "forget-limits": "--ignore-pause", "budget": "--max-cost", "max-budget": "--max-cost",
@@ -319,7 +330,7 @@ var renamed = map[string]string{
 // meantFlag suggests the flags of a command that an unknown name can mean.
 func meantFlag(cmd *cobra.Command, name string) string {
 	for now := range strings.SplitSeq(renamed[name], "|") {
-		if own, _, _ := strings.Cut(strings.TrimPrefix(now, "--"), " "); own != "" && cmd.Flags().Lookup(own) != nil {
+		if own, _, _ := strings.Cut(strings.TrimPrefix(now, "--"), " "); own != "" && (own == now || cmd.Flags().Lookup(own) != nil) {
 			return provider.DidYouMean([]string{now})
 		}
 	}

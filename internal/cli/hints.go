@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -115,7 +114,7 @@ func (e *exitError) explainStop(stopped *work.StoppedError, keys *accounts, agai
 	}
 	switch stopped.Kind {
 	case sluice.Auth:
-		e.err = fmt.Errorf("the key was refused: %w", stopped.Err)
+		e.err = fmt.Errorf("the key was rejected: %w", stopped.Err)
 		e.hint = keys.check(stopped.Err) + ". Nothing of this was recorded; then " + again
 	case sluice.QuotaExhausted:
 		e.err = fmt.Errorf("the account's quota is spent: %w", stopped.Err)
@@ -127,7 +126,7 @@ func (e *exitError) explainStop(stopped *work.StoppedError, keys *accounts, agai
 	}
 }
 
-// check says which key to look at after one was refused.
+// check says which key to look at after one was rejected.
 func (a *accounts) check(err error) string {
 	if refused, ok := errors.AsType[*provider.Error](err); ok {
 		if name := a.KeyFrom(refused.Provider); name != "" {
@@ -186,16 +185,25 @@ func isAny[E error](err error) bool {
 	return ok
 }
 
-// command is the command line that this run was started by, with a flag that it may have had already.
+// command returns the command line of this run. extra is a flag with its value that replaces an earlier one.
 func (o *runOptions) command(extra ...string) string {
-	words := slices.Clone(o.args)
-	for _, flag := range extra {
-		if !slices.Contains(words, flag) {
-			words = append(words, flag)
-		}
-	}
+	words := replaceFlag(o.args, extra)
 	for i, word := range words {
 		words[i] = shellQuote(word)
 	}
 	return "sluice " + strings.Join(words, " ")
+}
+
+// replaceFlag returns words with a flag and its value in place of earlier ones, at the end. Without a flag it returns a copy.
+func replaceFlag(words, flag []string) (all []string) {
+	for i := 0; i < len(words); i++ {
+		switch {
+		case len(flag) > 0 && words[i] == flag[0]:
+			i++ // its value
+		case len(flag) > 0 && strings.HasPrefix(words[i], flag[0]+"="):
+		default:
+			all = append(all, words[i])
+		}
+	}
+	return append(all, flag...)
 }

@@ -16,10 +16,10 @@ type limitFlags struct {
 // flags returns the flags of the limits, with how a limit is found if it is not configured.
 func (f *limitFlags) flags(otherwise string) []flag {
 	return []flag{
-		{name: limits.Requests.String(), field: f.limits.At(limits.Requests), metavar: "N", help: "Limit requests per minute (default: " + otherwise + ")", common: true},
-		{name: limits.Tokens.String(), field: f.limits.At(limits.Tokens), metavar: "N", help: "Limit tokens per minute (default: " + otherwise + ")", common: true},
-		{name: limits.Concurrency.String(), field: f.limits.At(limits.Concurrency), metavar: "N", help: "Limit requests in flight (default: " + otherwise + ")", common: true},
-		{name: rateLimitFlag, field: f.others(), metavar: "NAME=N", help: "Set another limit, such as rpd=10000 (repeatable)"},
+		{name: limits.Requests.String(), field: countFrom(f.limits.At(limits.Requests), 1), metavar: "N", help: "Limit requests per minute (default: " + otherwise + ")", common: true},
+		{name: limits.Tokens.String(), field: countFrom(f.limits.At(limits.Tokens), 1), metavar: "N", help: "Limit tokens per minute (default: " + otherwise + ")", common: true},
+		{name: limits.Concurrency.String(), field: countFrom(f.limits.At(limits.Concurrency), 1), metavar: "N", help: "Limit requests in flight (default: " + otherwise + ")", common: true},
+		{name: rateLimitFlag, field: f.others(), metavar: "NAME=N", help: "Set another limit, such as rpd=10000; repeatable"},
 	}
 }
 
@@ -36,7 +36,7 @@ func (f *limitFlags) others() *namedValues {
 			p.rows = append(p.rows, flag{name: d.WindowName(), field: &value[limits.Window]{w, "N/DURATION", limits.ParseWindow}})
 		}
 	}
-	p.rows = append(p.rows, flag{name: "burst", field: &f.limits.Burst, metavar: "DURATION"})
+	p.rows = append(p.rows, flag{name: "burst", field: durationFrom(&f.limits.Burst, 1)})
 	return &p
 }
 
@@ -56,10 +56,6 @@ func limitFlag(d limits.Dimension) string {
 // Limits returns the limits, or a usage error that names the flag that is wrong.
 func (f *limitFlags) Limits() (sluice.Limits, error) {
 	for d, value := range f.limits.All() {
-		if *value < 0 {
-			return sluice.Limits{}, usageError(fmt.Errorf("--%s %d is below zero", d, *value),
-				"leave --%s out to have the limit learned from the provider's answers", d)
-		}
 		if w := f.limits.WindowOf(d); w != nil && w.N > 0 && *value > 0 {
 			return sluice.Limits{}, usageError(fmt.Errorf("--%s and --%s %s=%s both limit the %s", d, rateLimitFlag, d.WindowName(), *w, d.WindowName()),
 				"leave one of them out")
@@ -79,6 +75,8 @@ func limitParts(limits map[string]float64) []string {
 	for d := range new(sluice.Limits).All() {
 		add(d.String())
 	}
-	add("burst_seconds")
+	if s := limits["burst_seconds"]; s > 0 {
+		parts = append(parts, "burst "+number(s)+"s")
+	}
 	return parts
 }

@@ -48,7 +48,7 @@ func places(output string) (results, state string) {
 	return output, work.StatePath(output)
 }
 
-// linked returns what path leads to: a run in order of the input has not made that yet.
+// linked returns the target of a symbolic link, which may not exist yet; path if it is no link.
 func linked(path string) string {
 	if to, err := filepath.EvalSymlinks(path); err == nil {
 		return to

@@ -38,7 +38,7 @@ func newPlanned(j subject, p plan.Plan, others int) planned {
 // name is what the figures are of.
 func (f *figures) name() string {
 	words := strings.Join([]string{escape(f.Provider), escape(f.Tier), escape(f.Model)}, " ")
-	return cmp.Or(strings.Join(strings.Fields(words), " "), "a provider")
+	return cmp.Or(strings.Join(strings.Fields(words), " "), "the provider")
 }
 
 // print writes the figures as a table.
@@ -47,7 +47,7 @@ func (f *figures) print(s *streams) error {
 	fmt.Fprintf(w, "\t%s\n", f.name())
 	printRows(w, f.rows())
 	if f.Forecast != nil {
-		fmt.Fprintf(w, "\nforeseen, by a run in virtual time with %s\n", clientWords(f.Forecast.Client))
+		fmt.Fprintf(w, "\nsimulated in virtual time, with %s\n", clientWords(f.Forecast.Client))
 		printRows(w, f.foreseen())
 	}
 	fmt.Fprintf(w, "\nlimits of %s\n", f.name())
@@ -78,7 +78,7 @@ func printRows(w io.Writer, rows []figureRow) {
 
 // rows returns the rows of the plan.
 func (f *figures) rows() []figureRow {
-	slots := "open calls are enough at this pace: nothing to set in sluice run, the size of a pool of your own"
+	slots := "requests in flight suffice for this pace: sluice run sets them, a pool of your own needs this size"
 	if f.Processes > 1 {
 		slots += fmt.Sprintf("; %s for each of %d processes", group(f.NodesPerProcess), f.Processes)
 	}
@@ -105,7 +105,7 @@ func (f *figures) rows() []figureRow {
 			number(f.ReservedTokens), number(f.InputTokens), number(f.OutputTokens))},
 		{"within the deadline", optional(f.WithinDeadline), "requests"},
 		{"within the budget", optional(f.WithinBudget), "requests"},
-		{"above a limit", unlessZero(f.TooLarge), "requests that are larger than a whole limit each: the provider refuses them"},
+		{"above a limit", unlessZero(f.TooLarge), "requests, each larger than a whole limit: the provider rejects them"},
 		{"other models", unlessZero(f.OtherModels), "requests of the workload, left out: their limits are others"},
 	}
 }
@@ -118,10 +118,10 @@ func (f *figures) workers() (value, text string) {
 				share, most = used, b
 			}
 		}
-		text = fmt.Sprintf("loops without a pace that stay within every limit; they use %s of %s %s at most",
+		text = fmt.Sprintf("loops without a pace that stay within every limit; they use at most %s of %s %s",
 			prose.Percent(share), most.Dimension, group(most.Limit))
 		if burst := f.WorkersBurst.Duration; burst > 0 {
-			text += fmt.Sprintf(", of buckets that hold %s", atLeast(burst))
+			text += fmt.Sprintf(", and need buckets that hold %s", atLeast(burst))
 		}
 		return group(f.Workers), text
 	}
@@ -129,7 +129,7 @@ func (f *figures) workers() (value, text string) {
 	for _, d := range f.Exceeded {
 		for _, b := range f.Bounds {
 			if used := f.Busiest(1, b); b.Dimension == d && used > float64(b.Limit) {
-				uses = append(uses, fmt.Sprintf("%s of %s %s", number(used), d, group(b.Limit)))
+				uses = append(uses, fmt.Sprintf("%s %s, above the limit of %s", number(used), d.Counted("/min", "/day"), group(b.Limit)))
 			}
 		}
 	}
@@ -169,7 +169,7 @@ func (f *figures) capModel() (value, text string) {
 	if m == nil {
 		return "", ""
 	}
-	text = fmt.Sprintf("calls at once, by the cap or requests/min alone: without a pace they come to %s requests/min", number(m.OffersRequests))
+	text = fmt.Sprintf("requests in flight, by the cap or requests/min only: without a pace they come to %s requests/min", number(m.OffersRequests))
 	if limit := f.Plan.Limits.RPM; limit > 0 {
 		text += fmt.Sprintf(" (rpm %s)", group(limit))
 	}
@@ -201,7 +201,9 @@ func (f *figures) printLimits(w io.Writer) {
 			fmt.Fprintf(w, "  %s\t%s\t%s\n", d.WindowName(), *window, limits.SourceConfigured)
 		}
 	}
-	f.printLimit(w, "burst_seconds", f.Limits.BurstSeconds)
+	if burst := f.Limits.Burst; burst > 0 {
+		fmt.Fprintf(w, "  burst\t%s\t%s\n", span(time.Duration(burst)), limits.SourceConfigured)
+	}
 }
 
 func (f *figures) printLimit(w io.Writer, name string, l *config.Limit) {

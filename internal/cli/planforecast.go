@@ -36,7 +36,7 @@ func clientWords(c plan.Client) string {
 
 // foreseen returns the rows of the forecast.
 func (f *figures) foreseen() []figureRow {
-	c, took, cost := f.Forecast, "looked at", ""
+	c, took, cost := f.Forecast, "simulated", ""
 	if f.Requests > 0 {
 		took = "computed: " + span(f.Time.Duration)
 	}
@@ -48,43 +48,35 @@ func (f *figures) foreseen() []figureRow {
 		{"time", span(c.Time.Duration), took},
 		{"stopped", c.Stopped, "before the end"},
 		{"requests/min", number(c.Throughput), fmt.Sprintf("computed: %s in the long run", number(f.Throughput))},
-		{"throttled", dimensionWords(c.Refused), "of " + tries(c.Tries)},
+		{"throttled", dimensionWords(c.Refused), "of " + count(c.Tries, "attempt")},
 		{"failed", unlessZero(c.Failed), "above a whole limit, or given up"},
 		{"quota used", quota, quotas},
 		{"in flight", group(c.Peak), f.inFlight()},
-		{"waits", span(c.Wait.Mean.Duration), fmt.Sprintf("on average, in a queue of 16 calls at most; 95 %% below %s", span(c.Wait.P95.Duration))},
-		{"cost", cost, fmt.Sprintf("for %s", count(c.Answered, "answer"))},
+		{"waits", span(c.Wait.Mean.Duration), fmt.Sprintf("on average, in a queue of at most 16 requests; 95 %% below %s", span(c.Wait.P95.Duration))},
+		{"cost", cost, fmt.Sprintf("for %s", count(c.Completed, "response"))},
 		{"within the deadline", optional(c.WithinDeadline), "requests"},
 	}
 }
 
-// inFlight explains the maximum of calls in flight beside the computed slots.
+// inFlight explains the maximum of requests in flight beside the computed slots.
 func (f *figures) inFlight() string {
 	peak, text := f.Forecast.Peak, "at most"
 	start, ceiling := f.Forecast.Client.BeginsWith["concurrency"], f.Forecast.Client.Configured["concurrency"]
 	switch {
 	case peak == mostWorkers:
-		text = "the most that a run opens"
+		text = "the maximum of a run"
 	case start > 0 && ceiling == 0 && float64(peak) > start:
 		text = fmt.Sprintf("at most: it starts with concurrency %s and tries more; --concurrency %[1]s limits it", number(start))
 	}
 	text += fmt.Sprintf("; computed slots: %s", group(f.Slots))
 	if peak > f.Slots && start == 0 && ceiling == 0 {
-		text += ", enough for the pace; more are open where calls take longer, a full bucket lets many start, or no limit is known yet"
+		text += ", enough for the pace; more are in flight if requests take longer, a full bucket lets many start, or no limit is known yet"
 	}
 	return text
 }
 
 // mostWorkers is how many calls of a model a run has open at most.
 const mostWorkers = work.UsualWorkers
-
-// tries counts them.
-func tries(n int) string {
-	if n == 1 {
-		return "1 try"
-	}
-	return group(n) + " tries"
-}
 
 // quotaWords say how much was used of the limits, the most used first.
 func quotaWords(quotas []plan.QuotaUse) (value, text string) {

@@ -74,7 +74,7 @@ func (o *planOptions) foreseeRun(ctx context.Context, s *streams, f planned) err
 		seen.Stopped = "" // as far as was meant
 	}
 	if f.CostPerRequest != nil {
-		seen.Cost = new(*f.CostPerRequest * float64(seen.Answered))
+		seen.Cost = new(*f.CostPerRequest * float64(seen.Completed))
 	}
 	if o.shape.Deadline > 0 {
 		seen.WithinDeadline = new(seen.Within(o.shape.Deadline))
@@ -90,7 +90,7 @@ func (o *planOptions) scenario(f planned) (plan.Scenario, []plan.Assumption) {
 	s.Told, s.Start = f.subject.told, f.subject.start
 	assumed := []plan.Assumption{{What: "jitter", Value: fmt.Sprint(usualJitter), Why: "spread of the latency, sigma of a lognormal factor"}}
 	if f.Plan.Limits.Burst == 0 {
-		assumed = append(assumed, plan.Assumption{What: "burst_seconds", Value: fmt.Sprint(s.Provider.Burst.Seconds()), Why: "not stated: the provider's buckets hold the limit of a second, or four of the largest requests"})
+		assumed = append(assumed, plan.Assumption{What: "burst", Value: fmt.Sprint(s.Provider.Burst), Why: "not stated: the provider's buckets hold the limit of a second, or four of the largest requests"})
 	}
 	if f.Requests == 0 {
 		s.Horizon = usualHorizon

@@ -42,9 +42,7 @@ func sourced(l sluice.Limits, from config.Limit) *config.Limits {
 			*all.WindowOf(d) = &config.Window{Window: *w}
 		}
 	}
-	if from.Value = l.Burst.Seconds(); l.Burst > 0 {
-		all.BurstSeconds = new(from)
-	}
+	all.Burst = config.Duration(l.Burst)
 	return &all
 }
 
@@ -77,8 +75,8 @@ func (j *subject) overlay(told sluice.Limits, written ...*config.Limits) {
 				*w, *j.limits.WindowOf(d) = limits.Window{}, nil
 			}
 		}
-		if b := layer.BurstSeconds; b != nil {
-			l.Burst, j.limits.BurstSeconds = time.Duration(b.Value*float64(time.Second)), b
+		if layer.Burst > 0 {
+			l.Burst, j.limits.Burst = time.Duration(layer.Burst), layer.Burst
 		}
 		ceilings, beliefs := layer.Split()
 		j.told, j.start = over(ceilings, j.told), over(beliefs, j.start)

@@ -94,12 +94,12 @@ func (o *runOptions) table() []flagGroup {
 		}
 		return flags
 	}
-	target := o.account.target()
+	target := o.account.target("Use this model for items that name none")
 	target[3].without = elsewhere
 	return []flagGroup{
 		{"Results", []flag{
 			{name: "output,o", field: &o.output, metavar: "FILE", help: "Write results here, and resume (required)", common: true},
-			o.redo.flag("failed|changed|lost|none"),
+			o.redo.flag("failed,changed,lost,none"),
 			{name: "max-items", field: countFrom(&o.rows.limit, 1), metavar: "N", help: "Stop after the first N items of the input", common: true},
 			{name: "cache", field: &o.cache, metavar: "DIR", help: "Send equal requests once, and keep good results in DIR"},
 			fsyncFlag(&o.fsync),
@@ -107,9 +107,9 @@ func (o *runOptions) table() []flagGroup {
 		{"Requests", slices.Concat(target, caller(o.account.fileFlagAs("env-file"), o.account.headerFlag()), []flag{
 			{name: "system", field: &o.system, metavar: "TEXT|@FILE", help: "Set the system prompt of prompts and plain text"},
 			{name: "max-tokens", field: &o.maxTokens, metavar: "N", help: "Limit the output tokens of prompts"},
-			{name: "set", field: &o.set, metavar: "NAME=JSON", help: "Set a field of the requests made from prompts (repeatable)"},
+			{name: "set", field: &o.set, metavar: "NAME=JSON", help: "Set a field of the requests made from prompts; repeatable"},
 			{name: "template", field: &o.rows.template, metavar: "FILE", help: "Make each prompt from a row, as in {{.question}}"},
-			{name: "timeout", field: &o.timeout, metavar: "DURATION", help: "Limit one attempt (default: 10 × the slow responses, ≥ 30s)"},
+			{name: "timeout", field: &o.timeout, metavar: "DURATION", help: "Limit one attempt (default: 10 × the p99 latency, min 30s)"},
 			attemptsFlag(&o.attempts),
 		}, o.checks.flags())},
 		{"Limits", slices.Concat([]flag{o.account.settings.configFlag()}, caller(o.account.limits.flags("learned")...), []flag{

@@ -64,7 +64,7 @@ func (r *batchRun) watchHealth(e sluice.Event) {
 	case e.Type == limits.EventSlotReleased && e.Outcome.Kind.Transient() && e.Outcome.Err != nil:
 		r.lastErr[e.Lane] = clip(e.Outcome.Err.Error(), mostMessage)
 	case e.Type == limits.EventBreaker && e.Until.IsZero():
-		r.s.errorf("sluice: %s: answers again\n", e.Lane)
+		r.s.errorf("sluice: %s: responds again\n", e.Lane)
 	case e.Type == limits.EventBreaker && r.reached: // else the run ends, and there is no next try
 		why := ""
 		if last := r.lastErr[e.Lane]; last != "" {

@@ -44,17 +44,16 @@ func newServe(s *streams) *cobra.Command {
 		Use:   "serve [--listen ADDR] [--config sluice.yaml]",
 		Short: "Serve a gateway that queues requests within the limits",
 		Long: `Serve a gateway in front of providers. A request waits for its turn within the limits, where the provider would answer 429.
-Clients change their base URL; the keys of providers stay here.
+Clients set OPENAI_BASE_URL=http://127.0.0.1:8787/v1, for example; the keys of providers stay here.
 
 Upstreams come from --config; without them, from --provider, or from each provider with a key in the
 environment. Flags win over the settings, which are read again when the file changes and on SIGHUP. The first
 interrupt waits for open requests, the second aborts them.`,
-		Example: `  sluice serve          each provider with a key in the environment
-  OPENAI_BASE_URL=http://127.0.0.1:8787/v1 your-program
+		Example: `  sluice serve                    # providers with a key in the environment
+  sluice serve --provider sim     # a simulator, to try it without a key
+  sluice serve --config sluice.yaml --check
   sluice serve --config sluice.yaml --listen 127.0.0.1:9000
-  sluice serve --config sluice.yaml --check       check the settings
-  sluice serve key alice                          make a key for a tenant of the settings
-  sluice serve --provider sim                     a simulator, to try it without a key
+  sluice serve key alice          # make a key for a tenant of the settings
   sluice serve --provider openai-compatible --base-url http://127.0.0.1:8000/v1 --concurrency 32`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runServe(cmd.Context(), s, &o) },
@@ -74,17 +73,17 @@ func (o *serveOptions) table(fs *pflag.FlagSet) []flagGroup {
 	t.listen, t.deadlines.Queue, t.drain, t.watch.metrics = "127.0.0.1:8787", 5*time.Minute, 30*time.Second, usualLocal
 	return []flagGroup{
 		{"Gateway", []flag{
-			{name: "listen", field: &t.listen, metavar: "ADDR", help: "Listen here (port 0: a free one)", common: true},
+			{name: "listen", field: &t.listen, metavar: "ADDR", help: "Listen here; port 0 picks a free one", common: true},
 			o.account.settings.configFlag(),
-			{name: "allow-host", field: &t.hosts, metavar: "NAME", help: "Accept requests for this host name, too (repeatable)"},
-			{name: "queue-timeout", field: &t.deadlines.Queue, metavar: "DURATION", help: "Limit the wait for a turn", common: true},
+			{name: "allow-host", field: &t.hosts, metavar: "NAME", help: "Accept requests for this host name, too; repeatable"},
+			{name: "queue-timeout", field: &t.deadlines.Queue, metavar: "DURATION", help: "Limit the time that a request waits in the queue", common: true},
 			{name: "drain-timeout", field: &t.drain, metavar: "DURATION", help: "Limit how long open requests last after an interrupt"},
 			{name: "check", field: &o.check, help: "Check the settings and print the configuration", common: true},
 		}},
-		{"Provider", o.account.target()},
+		{"Provider", o.account.target("Serve only this model")},
 		{"Limits", append(o.account.limits.flags("learned"), redisFlag(&t.redis))},
 		{"Watching", []flag{
-			{name: "access-log", field: &t.access, metavar: "FILE", help: "Write one JSON line per request (-: standard output)"},
+			{name: "access-log", field: &t.access, metavar: "FILE", help: "Write one JSON line per request; - is standard output"},
 			eventsFlag(&t.watch.events),
 			{name: "metrics", field: &t.watch.metrics, metavar: "ADDR", help: "Serve /metrics and /ui at this address, or none", common: true},
 			{name: "json", field: &o.json, help: "Print the configuration as one JSON document"},
@@ -373,7 +372,7 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 	r.gateway.Wait()
 	<-served
 	if err != nil || ctx.Err() != nil {
-		return &exitError{code: exitInterrupted, err: errors.New("interrupted, with calls cut off")}
+		return &exitError{code: exitInterrupted, err: errors.New("interrupted, with open requests aborted")}
 	}
 	return nil
 }
@@ -382,7 +381,7 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 func (r *serving) drain(ctx context.Context, web *http.Server) error {
 	r.gateway.Drain()
 	timeout := r.drainTimeout()
-	r.s.errorf("sluice serve: stopping: open calls have %s to end; Ctrl-C again cuts them off\n", span(timeout))
+	r.s.errorf("sluice serve: stopping: open requests have %s to finish; Ctrl-C again aborts them\n", span(timeout))
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return web.Shutdown(ctx)

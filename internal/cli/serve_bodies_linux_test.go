@@ -48,7 +48,7 @@ func TestRequestsThatWaitTakeNoMoreThanTheirRoom(t *testing.T) {
 	defer up.Close()
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "sluice.yaml"), fmt.Sprintf("upstreams:\n  - {name: up, provider: openai-compatible, base_url: %q, models: [m], limits: {concurrency: 8, rpm: 10000000}}\n"+
-		"serve:\n  deadlines: {queue: 1h}\n  max_body_memory: 128MiB\n", up.URL+"/v1"))
+		"serve:\n  queue_timeout: 1h\n  max_body_memory: 128MiB\n", up.URL+"/v1"))
 	g := startGatewayBy(t, dir, exec.Command("sluice", "serve", "--listen", "127.0.0.1:0", "--config", "sluice.yaml"))
 	of := server{pid: g.cmd.Process.Pid}
 

@@ -42,7 +42,7 @@ func TestBudgetsSurviveKills(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "a.key"), "the-key-of-the-upstream")
 	key, tenant := tenantLine("alice", ", max_cost_day: 100, max_cost_month: 100")
-	put(t, filepath.Join(dir, "sluice.yaml"), fmt.Sprintf(`upstreams: [{name: a, provider: openai-compatible, base_url: '%s/v1', key_file: a.key, models: [m], price_in: 1, price_out: 2, limits: {rpm: 1000000, concurrency: 64}}]
+	put(t, filepath.Join(dir, "sluice.yaml"), fmt.Sprintf(`upstreams: [{name: a, provider: openai-compatible, base_url: '%s/v1', key_file: a.key, models: [m], price: 1/2, limits: {rpm: 1000000, concurrency: 64}}]
 serve: {tenants: [%s]}
 `, web.URL, tenant))
 	const clients = 16

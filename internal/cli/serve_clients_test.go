@@ -72,7 +72,7 @@ func newFront(t *testing.T, c sim.Config, lines ...string) *front {
   - {name: less, provider: openai, base_url: %[2]s/v1, key_file: key, models: [scarce-gpt], limits: {rpm: 1}}
   - {name: little, provider: anthropic, base_url: %[2]s, key_file: key, models: [scarce-claude], limits: {rpm: 1}, account: other}
 serve:
-  deadlines: {queue: 25s}
+  queue_timeout: 25s
   tenants: [%[4]s]
 %[3]s`, main.URL, scarce.URL, strings.Join(lines, ""), tenant))
 	f.gateway = startGateway(t, dir, "--config", "sluice.yaml")

@@ -60,7 +60,7 @@ func (p *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const moodySettings = `
 upstreams:
-  - {name: house, provider: openai-compatible, base_url: %q, key_file: house.key, models: {m: m-2026, fails: fails, slow: slow, throttles-once: throttles-once}, limits: {rpm: 60000, tpm: 9000000, concurrency: 9}, price_in: 1, price_out: 2}
+  - {name: house, provider: openai-compatible, base_url: %q, key_file: house.key, models: {m: m-2026, fails: fails, slow: slow, throttles-once: throttles-once}, limits: {rpm: 60000, tpm: 9000000, concurrency: 9}, price: 1/2}
   - {name: all, provider: openai, base_url: %q, key_file: all.key}
 serve: {models: {alias: m}, tenants: [%s]}
 `

@@ -153,7 +153,7 @@ func TestReadingSettingsAgainFailsNoCall(t *testing.T) {
 		"upstreams:\n" + upstream("renamed", "one", 2) + "serve:\n  models: {alias: m}\n",
 		"upstreams:\n" + upstream("other", "other", 3),
 		"upstreams:\n" + upstream("one", "one", 3) + "serve:\n  nonsense: 1\n",
-		"upstreams:\n" + upstream("one", "one", 1) + upstream("other", "other", 2) + "serve:\n  deadlines: {total: 1m}\n",
+		"upstreams:\n" + upstream("one", "one", 1) + upstream("other", "other", 2) + "serve:\n  total_timeout: 1m\n",
 	}
 	put(t, settings, forms[0])
 	g := startGateway(t, dir, "--config", "sluice.yaml")
@@ -232,7 +232,7 @@ func TestANewKeyInItsFileIsUsed(t *testing.T) {
 	if said := ready(); said != "200 ready\n" {
 		t.Errorf("with one: %s", said)
 	}
-	if said := g.stderr.String(); strings.Contains(said, "-key-of-all") || !strings.Contains(said, "the key in a.key was refused") {
+	if said := g.stderr.String(); strings.Contains(said, "-key-of-all") || !strings.Contains(said, "the key in a.key was rejected") {
 		t.Error(said)
 	}
 }

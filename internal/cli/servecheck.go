@@ -215,7 +215,7 @@ func (c *checked) print(to func(format string, args ...any)) {
 			l := up.Limits[d]
 			limits = append(limits, fmt.Sprintf("%s %s (%s, %s)", d, group(l.Value), l.Source, l.From))
 		}
-		row("  limits", cmp.Or(strings.Join(limits, ", "), "learned from answers"))
+		row("  limits", cmp.Or(strings.Join(limits, ", "), "learned from responses"))
 	}
 	if len(c.Models) > 0 {
 		row("aliases", strings.Join(pairs(c.Models), ", "))

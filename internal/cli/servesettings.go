@@ -42,9 +42,8 @@ type serveSettings struct {
 // settings are those of the flags over those of the file.
 func (o *serveOptions) settings(from *settings) (serveSettings, error) {
 	all, file := o.told, cmp.Or(from.file.Serve, &config.Serve{})
-	d := &file.Deadlines
 	all.models, all.failClosed = file.Models, file.FailClosed
-	all.deadlines.FirstByte, all.deadlines.Idle, all.deadlines.Total = time.Duration(d.FirstByte), time.Duration(d.Idle), time.Duration(d.Total)
+	all.deadlines.FirstByte, all.deadlines.Idle, all.deadlines.Total = time.Duration(file.FirstByteTimeout), time.Duration(file.IdleTimeout), time.Duration(file.TotalTimeout)
 	for _, p := range file.Passthrough {
 		all.passed = append(all.passed, gateway.Passthrough(p))
 	}
@@ -59,7 +58,7 @@ func (o *serveOptions) settings(from *settings) (serveSettings, error) {
 	}{
 		{"listen", "listen", file.Listen != "", func() { all.listen = file.Listen }},
 		{"allow-host", "allow_host", file.Hosts != nil, func() { all.hosts = file.Hosts }},
-		{"queue-timeout", "deadlines.queue", d.Queue != 0, func() { all.deadlines.Queue = time.Duration(d.Queue) }},
+		{"queue-timeout", "queue_timeout", file.QueueTimeout != 0, func() { all.deadlines.Queue = time.Duration(file.QueueTimeout) }},
 		{"drain-timeout", "drain_timeout", file.DrainTimeout != 0, func() { all.drain = time.Duration(file.DrainTimeout) }},
 		{"metrics", "metrics", file.Metrics != "", func() { all.watch.metrics = file.Metrics }},
 		{"access-log", "access_log", file.AccessLog != "", func() { all.access = from.beside("serve.access_log", file.AccessLog) }},

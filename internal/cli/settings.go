@@ -22,7 +22,7 @@ type settingsFlags struct {
 }
 
 func (f *settingsFlags) configFlag() flag {
-	return flag{name: "config", field: &f.config, metavar: "FILE", help: "Read settings (repeatable; default: $" + configVariable + ")"}
+	return flag{name: "config", field: &f.config, metavar: "FILE", help: "Read settings; repeatable (default: $" + configVariable + ")"}
 }
 
 const configVariable = "SLUICE_CONFIG"
@@ -146,7 +146,7 @@ func (s *settings) published(p provider.Provider, model string) (provider.Tier, 
 	}
 	note := fmt.Sprintf("begins with tier %s of %s: %s (%s, %s)", tier.Tier, p.Name, limitWords(tier.Limits), tier.Source, tier.Date)
 	if tier.Doubtful {
-		note += ", which is doubtful: headers and refusals will tell"
+		note += ", which is doubtful: headers and rejections correct it"
 		s.doubts = withNote(s.doubts, note)
 		return tier, nil
 	}

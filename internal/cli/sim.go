@@ -63,7 +63,7 @@ func (o *simOptions) table() []flagGroup {
 	c.Latency, c.OutputTokens, b.Latency = 200*time.Millisecond, 64, time.Second
 	return []flagGroup{
 		{"Server", []flag{
-			{name: "listen", field: &o.listen, metavar: "ADDR", help: "Listen here (port 0: a free one)", common: true},
+			{name: "listen", field: &o.listen, metavar: "ADDR", help: "Listen here; port 0 picks a free one", common: true},
 			{name: "key-env", field: &o.keyEnv, metavar: "NAME", help: "Accept only the key in this variable"},
 			{name: "seed", field: &c.Seed, metavar: "N", help: "Choose the random numbers"},
 		}},
@@ -71,7 +71,7 @@ func (o *simOptions) table() []flagGroup {
 			{name: "queue", field: &c.Queue, metavar: "N", help: "Serve N requests at once and queue the others"},
 			{name: "fixed-window", field: &c.FixedWindow, help: "Refill buckets at once when a window ends"},
 			{name: "drained", field: &c.Drained, help: "Start with empty buckets"},
-			{name: "change", field: &o.changes, metavar: "AFTER:FACTOR", help: "Multiply the limits, such as 30s:0.5 (repeatable)"},
+			{name: "change", field: &o.changes, metavar: "AFTER:FACTOR", help: "Multiply the limits, such as 30s:0.5; repeatable"},
 			{name: "charge", field: &o.charge, metavar: "declared|actual", help: "Count max_tokens, or the tokens of responses"},
 			{name: "charge-rejections", field: &c.ChargeRefusals, help: "Count rejected requests, too"},
 		})},
@@ -85,8 +85,8 @@ func (o *simOptions) table() []flagGroup {
 			{name: "vague", field: &c.VagueBodies, help: "State neither limit nor wait in the body of rejections"},
 		}},
 		{"Faults", []flag{
-			{name: "fault", field: o.faults(), metavar: "KIND=SHARE", help: "Fail a share: " + faultKinds, common: true},
-			{name: "storm", field: &o.storms, metavar: "FROM-TO[:STATUS]", help: "Reject all requests in this time (repeatable)"},
+			{name: "fault", field: o.faults(), metavar: "KIND=SHARE", help: "Fail a share: 500, 529, 400, 429, reset, hang or cut", common: true},
+			{name: "storm", field: &o.storms, metavar: "FROM-TO[:STATUS]", help: "Reject all requests in this time; repeatable"},
 			{name: "spent-after", field: &c.SpentAfter, metavar: "N", help: "Reject for spent credit after N responses"},
 		}},
 		{"Batch API", []flag{
@@ -98,12 +98,10 @@ func (o *simOptions) table() []flagGroup {
 			{name: "batch-fault", field: &namedValues{rows: []flag{
 				{name: "line", field: shareOf(&b.Fail)}, {name: "expire", field: &b.ExpireEvery}, {name: "fail", field: &b.FailEvery},
 				{name: "cut", field: &b.CutResults}, {name: "lost", field: &b.LoseResults}, {name: "list", field: &b.ListDelay}, {name: "drop", field: shareOf(&b.Drop)},
-			}}, metavar: "KIND=N", help: "Fail line, expire, fail, cut, lost, list or drop"},
+			}}, metavar: "KIND=N", help: "Break batches: line, expire, fail, cut, lost, list or drop"},
 		}},
 	}
 }
-
-const faultKinds = "500 529 400 429 reset hang cut"
 
 // faults returns the flag of the shares of requests that fail.
 func (o *simOptions) faults() *namedValues {
@@ -129,7 +127,7 @@ func runSim(ctx context.Context, s *streams, o simOptions) error {
 	defer cancel()
 	signals := listen(func(sig os.Signal) {
 		stats := server.Stats()
-		s.errorf("sluice sim: %s after %s calls, %s of them refused\n", sig, group(stats.Requests), group(stats.Throttled))
+		s.errorf("sluice sim: %s after %s requests, %s of them rejected\n", sig, group(stats.Requests), group(stats.Throttled))
 		cancel()
 	}, func(os.Signal) {}, rereading{})
 	defer signals.stop()
@@ -245,7 +243,7 @@ func parseStorm(text string) (sim.Storm, error) {
 	if err != nil {
 		return storm, fmt.Errorf("--storm %s: %w", text, err)
 	}
-	return storm, nil
+	return storm, wrongIf(storm.To <= storm.From, "--storm "+text+" ends before it starts")
 }
 
 // parseChange reads AFTER:FACTOR.
@@ -260,5 +258,5 @@ func parseChange(text string) (change sim.Change, err error) {
 	if err != nil {
 		return change, fmt.Errorf("--change %s: %w", text, err)
 	}
-	return change, nil
+	return change, wrongIf(!(change.Factor > 0), "--change "+text+": the factor is not above zero")
 }

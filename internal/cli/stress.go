@@ -37,13 +37,13 @@ func newStress(s *streams) *cobra.Command {
 	var o stressOptions
 	cmd := &cobra.Command{
 		Use:   "stress --level " + strings.Join(stress.Levels(), "|"),
-		Short: "Load agents that share few slots, and check the promises",
-		Long: `Load agents that share few slots, and check the promises: no slot is lost, no request waits for ever, each agent gets its
+		Short: "Load agents that share few slots, and check fairness and counts",
+		Long: `Load agents that share few slots, and check fairness and counts: no slot is lost, no request waits for ever, each agent gets its
 share, a cancelled request leaves no trace, and counts equal the requests sent.
 
   conservative   one agent, then one after the other
   aggressive     as many agents as slots, then more, then many more
-  chaos          cancellations, misuse, checkpoints, faults; then a conservative round, which must pass
+  chaos          cancellations, misuse, checkpoints, faults; then conservative
   hybrid         a campaign of phases, beside urgent reviews and a loop of tests
 
 Requests go to a simulator in the process, or to the endpoint of --base-url or --model, where they cost money. Exit code
@@ -74,7 +74,7 @@ func (o *stressOptions) table() []flagGroup {
 			{name: "seed", field: &o.seed, metavar: "N", help: "Choose the random numbers", common: true},
 			{name: "latency", field: durationFrom(&o.latency, 1), help: "Set how fast the simulator responds"},
 		}},
-		{"Provider", append(o.account.target(), slices.Concat(o.account.limits.flags("learned")[:2], []flag{
+		{"Provider", append(o.account.target("Send requests to this model in place of the simulator"), slices.Concat(o.account.limits.flags("learned")[:2], []flag{
 			{name: "timeout", field: durationFrom(&o.timeout, 1), help: "Limit one attempt"},
 		})...)},
 		{"Watching", []flag{
@@ -131,7 +131,7 @@ func (o *stressOptions) check() error {
 	}
 	if o.account.provider == "sim" && o.account.baseURL != "" {
 		return usageError(errors.New("--base-url has no meaning for --provider sim, which is built in"),
-			"leave it out, or call a `sluice sim` that runs there with --provider openai-compatible and --model")
+			"leave it out, or use a running `sluice sim` with --provider openai-compatible and --model")
 	}
 	if !o.elsewhere() {
 		for _, name := range []string{"model", "key-env", "rpm", "tpm"} { // --base-url was checked
@@ -154,7 +154,7 @@ func (o *stressOptions) elsewhere() bool {
 // endpoint makes ready where calls go.
 func (o *stressOptions) endpoint(s *streams, cfg *stress.Config) (*accounts, error) {
 	if o.account.model == "" {
-		return nil, usageError(errors.New("no model: --model is missing"), "say which model to call, such as --model gpt-4o-mini")
+		return nil, usageError(errors.New("no model: --model is missing"), "name it, such as --model gpt-4o-mini")
 	}
 	o.account.limits.limits.Concurrency = o.slots
 	a, err := o.account.open(sluice.Config{}, s)

@@ -36,7 +36,7 @@ func (o *stressOptions) conclude(s *streams, res *stress.Result, err error) erro
 		s.errorf("sluice: %s (--json has the stack)\n", what)
 	}
 	if res.Failure != nil {
-		s.errorf("sluice: the first call that failed: %s\n", clip(res.FirstFailure, mostMessage))
+		s.errorf("sluice: the first request that failed: %s\n", clip(res.FirstFailure, mostMessage))
 	}
 	switch {
 	case err != nil:
@@ -87,7 +87,7 @@ func (s *streams) printStress(d *stress.Result) error {
 		where = d.Model + " at " + d.Endpoint
 	}
 	fmt.Fprintf(&b, "%s: %s, %s, seed %d, %s to %s\n\n", d.Level, prose.Count(d.Slots, "slot"),
-		span(time.Duration(d.TookMS)*time.Millisecond), d.Seed, prose.Count(int(d.Seen), "call"), escape(where))
+		span(time.Duration(d.TookMS)*time.Millisecond), d.Seed, prose.Count(int(d.Seen), "request"), escape(where))
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	for _, row := range d.Rows {
 		value, threshold, verdict := "-", "", ""

@@ -127,8 +127,8 @@ func (a *accounts) described(up config.Upstream) provider.Upstream {
 	p, _ := a.settings.registry.Lookup(up.Provider) // the file was checked
 	made := provider.Upstream{Name: up.Name, Provider: p, BaseURL: up.BaseURL, Account: up.Account, Models: up.Models}
 	made.Price = func(model string) *provider.Price {
-		if up.PriceIn != nil && a.prices.told == nil {
-			return priceAt(p, model, pricing.Rate{Input: *up.PriceIn, Output: *up.PriceOut})
+		if rate, err := pricing.ParseRate(up.Price); err == nil && a.prices.told == nil {
+			return priceAt(p, model, rate)
 		}
 		return a.Price(p, model)
 	}

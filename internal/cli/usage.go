@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -37,22 +38,19 @@ func printHelp(cmd *cobra.Command, args []string) {
 	}
 	brief := slices.Contains(args, "-h") && !slices.Contains(args, "--help")
 	var b strings.Builder
+	long := cmp.Or(cmd.Long, cmd.Short)
 	if brief {
-		b.WriteString(cmd.Short + "\n\n")
-	} else {
-		b.WriteString(cmp.Or(cmd.Long, cmd.Short) + "\n\n")
+		long = cmd.Short
 	}
-	b.WriteString("Usage: " + cmd.UseLine() + "\n")
+	b.WriteString(wrap(long, helpWidth) + "\n\nUsage: " + cmd.UseLine() + "\n")
 	if examples := strings.Split(cmd.Example, "\n"); cmd.HasExample() {
 		if brief {
 			examples = examples[:min(2, len(examples))]
 		}
 		b.WriteString("\nExamples:\n" + strings.Join(examples, "\n") + "\n")
 	}
-	for _, sub := range cmd.Commands() {
-		if sub.IsAvailableCommand() {
-			fmt.Fprintf(&b, "\n  %-*s %s", sub.NamePadding(), sub.Name(), sub.Short)
-		}
+	if cmd.HasAvailableSubCommands() {
+		b.WriteString("\nCommands:\n" + commandList(cmd, ""))
 	}
 	b.WriteString(flagHelp(cmd, brief))
 	if brief {
@@ -66,14 +64,30 @@ func commandScreen(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString(root.Short + "\nUsage: sluice COMMAND        (help: sluice COMMAND -h)\nTry:   sluice run --provider sim prompts.txt -o out.jsonl\n\n")
 	for _, g := range root.Groups() {
-		b.WriteString(g.Title + ":\n")
-		for _, sub := range root.Commands() {
-			if sub.GroupID == g.ID && sub.IsAvailableCommand() {
-				fmt.Fprintf(&b, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
-			}
+		b.WriteString(g.Title + ":\n" + commandList(root, g.ID))
+	}
+	return b.String()
+}
+
+// commandList lists the commands of a group below a command.
+func commandList(cmd *cobra.Command, group string) string {
+	var b strings.Builder
+	for _, sub := range cmd.Commands() {
+		if sub.GroupID == group && sub.IsAvailableCommand() {
+			fmt.Fprintf(&b, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
 		}
 	}
 	return b.String()
+}
+
+// helpWidth is the width of help in columns.
+const helpWidth = 80
+
+// wrap breaks the paragraphs of a text. Lines that begin with a space are not joined.
+func wrap(text string, width int) string {
+	text = regexp.MustCompile(`(\S)\n(\S)`).ReplaceAllString(text, "$1 $2")
+	broken := regexp.MustCompile(fmt.Sprintf(`(.{1,%d})( |\n|$)`, width)).ReplaceAllString(text, "$1\n")
+	return strings.TrimRight(broken, "\n")
 }
 
 // widestFlag is how long a flag with its values is beside its description. The description of a longer one is on the next line.
@@ -115,10 +129,11 @@ func flagHelp(cmd *cobra.Command, brief bool) string {
 			b.WriteString("\nFlags:\n")
 		}
 		group = l.group
+		indent := "\n" + strings.Repeat(" ", width+2)
 		if len(l.left) > width {
-			l.left += "\n" + strings.Repeat(" ", width)
+			l.left += indent[:width+1]
 		}
-		fmt.Fprintf(&b, "%-*s  %s\n", width, l.left, l.right)
+		fmt.Fprintf(&b, "%-*s  %s\n", width, l.left, strings.ReplaceAll(wrap(l.right, helpWidth-width-2), "\n", indent))
 	}
 	return b.String()
 }
@@ -168,7 +183,7 @@ func newHelp() *cobra.Command {
 			case err != nil || len(rest) == 0:
 				return err
 			case !cmd.HasAvailableSubCommands():
-				return usageError(fmt.Errorf("%q is an argument too many: %s has no commands of its own", rest[0], cmd.CommandPath()),
+				return usageError(fmt.Errorf("unexpected argument %q: %s has no subcommands", rest[0], cmd.CommandPath()),
 					"see %s --help", cmd.CommandPath())
 			}
 			return noCommand(cmd, rest)
@@ -201,9 +216,9 @@ func atMost(n int, takes string) cobra.PositionalArgs {
 		if len(args) <= n {
 			return nil
 		}
-		return usageError(fmt.Errorf("%q is an argument too many: %s takes %s", args[n], cmd.CommandPath(), takes), "see %s --help", cmd.CommandPath())
+		return usageError(fmt.Errorf("unexpected argument %q: %s takes %s", args[n], cmd.CommandPath(), takes), "see %s --help", cmd.CommandPath())
 	}
 }
 
-// none accepts flags alone.
-var none = atMost(0, "none but flags")
+// none accepts only flags.
+var none = atMost(0, "no arguments")

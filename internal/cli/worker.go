@@ -62,11 +62,11 @@ func (o *workerOptions) table() []flagGroup {
 	return []flagGroup{
 		{"Queue", []flag{
 			redis,
-			{name: "job", field: &o.job, metavar: "NAME", help: "Work for this run alone (default: for all)", common: true},
+			{name: "job", field: &o.job, metavar: "NAME", help: "Work for this run only (default: all runs)", common: true},
 			{name: "max-items", field: countFrom(&o.maxItems, 1), help: "Exit after N items", common: true},
 			{name: "idle-exit", field: &o.idleExit, metavar: "DURATION", help: "Exit after this long without an item", common: true},
 		}},
-		{"Provider", append(o.account.target(), o.account.headerFlag(), o.account.settings.configFlag())},
+		{"Provider", append(o.account.target("Use the limits of this model"), o.account.headerFlag(), o.account.settings.configFlag())},
 		{"Limits", o.account.limits.flags("learned")},
 		{"Watching", watch},
 	}
@@ -242,7 +242,7 @@ func (w *workerRun) conclude(rep work.Report, returned int, err error) error {
 	}
 	end := explain(explainJob(err, w.o.job), w.batchRun.o, w.accounts)
 	if w.abandoned > 0 {
-		end.err = fmt.Errorf("%w, with %d calls open: they may be billed, and are made again elsewhere", end.err, w.abandoned)
+		end.err = fmt.Errorf("%w, with %d requests in flight: they may be billed, and another worker sends them again", end.err, w.abandoned)
 	}
 	return end
 }

@@ -27,7 +27,7 @@ func TestLimitsAreReadFromYAMLAndJSON(t *testing.T) {
 			TPM:         &config.Limit{Value: 30000, Source: limits.SourceHeader, Confidence: 0.9, At: at},
 			Concurrency: &config.Limit{Value: 12, Source: limits.SourceMeasured},
 		},
-		BurstSeconds: &config.Limit{Value: 1.5, Source: limits.SourceAtLeast},
+		Burst: config.Duration(1500 * time.Millisecond),
 	}
 	for name, text := range map[string]string{
 		"block": `
@@ -39,10 +39,10 @@ limits:
   concurrency:
     value: 12
     source: measured
-  burst_seconds: {value: 1.5, source: verified-at-least}
+  burst: 1.5s
 `,
 		"json": `{"limits":{"provider":"openai","model":"gpt-4o","rpm":500,"tpm":{"value":30000,"source":"header","confidence":0.9,
-"at":"2026-11-21T10:00:00Z"},"concurrency":{"value":12,"source":"measured"},"burst_seconds":{"value":1.5,"source":"verified-at-least"}}}`,
+"at":"2026-11-21T10:00:00Z"},"concurrency":{"value":12,"source":"measured"},"burst":"1.5s"}}`,
 	} {
 		for _, form := range []string{text, "\xef\xbb\xbf" + text, strings.ReplaceAll(text, "\n", "\r\n"), "# by hand\n---\n" + text} {
 			f, err := config.Parse(name, []byte(form))
@@ -55,13 +55,13 @@ limits:
 		}
 	}
 	told, start := want.Split()
-	if told != (sluice.Limits{RPM: 500}) || start != (sluice.Limits{TPM: 30000, Concurrency: 12, Burst: 1500 * time.Millisecond}) {
+	if told != (sluice.Limits{RPM: 500, Burst: 1500 * time.Millisecond}) || start != (sluice.Limits{TPM: 30000, Concurrency: 12}) {
 		t.Errorf("told %+v, start %+v", told, start)
 	}
 }
 
 func TestEveryLimitIsItsOwn(t *testing.T) {
-	f, err := config.Parse("x", []byte("limits: {rpm: 1, tpm: 2, itpm: 3, otpm: 4, rpd: 5, tpd: 6, concurrency: 7, burst_seconds: 8}"))
+	f, err := config.Parse("x", []byte("limits: {rpm: 1, tpm: 2, itpm: 3, otpm: 4, rpd: 5, tpd: 6, concurrency: 7, burst: 8s}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,13 +82,12 @@ func TestEveryLimitIsItsOwn(t *testing.T) {
 
 func TestWhatWasUsedWithoutARefusalIsNoLimitToKeepTo(t *testing.T) {
 	atLeast := func(v float64) *config.Limit { return &config.Limit{Value: v, Source: limits.SourceAtLeast} }
-	l := config.Limits{BurstSeconds: atLeast(2)}
+	var l config.Limits
 	for d := range new(sluice.Limits).All() {
 		*l.At(d) = atLeast(600)
 	}
-	want := sluice.Limits{Burst: 2 * time.Second} // a bucket that held as much can be begun with
-	if told, start := l.Split(); told != (sluice.Limits{}) || start != want {
-		t.Errorf("told %+v, start %+v, want %+v", told, start, want)
+	if told, start := l.Split(); told != (sluice.Limits{}) || start != (sluice.Limits{}) {
+		t.Errorf("told %+v, start %+v", told, start)
 	}
 }
 
@@ -118,7 +117,7 @@ providers:
     codes: {too_fast: rate_limit}
     untrusted_waits: [{wait: 1h, probe: 10s}]
     tiers:
-      - {tier: normal, rpm: 100, price_in: 0.5, latency: 2s}
+      - {tier: normal, rpm: 100, price: 0.5/1, latency: 2s}
   - name: openai
     base_url: https://proxy.example.com/v1
 `))
@@ -144,7 +143,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"zz: 4\nlimits:\n  rpm:\n    v1: 3\n    v2: 3\n    v3: 3\n", `f.yaml:1: unknown field "zz"`},
 		{"limits:\n  rpm: 500\n  tmp: 3\n", `f.yaml:3: unknown field "tmp" (did you mean tpm`},
 		{"limits:\r\n  rpm: 500\r\n  tmp: 3\r\n", `f.yaml:3: unknown field "tmp"`},
-		{"limits:\n  rpm: 5\n  burst_seconds: 1e9\n", `f.yaml:3: limits.burst_seconds: 1e+09 is more seconds than a day has`},
+		{"limits:\n  rpm: 5\n  burst: 25h\n", `f.yaml:3: limits.burst: 25h0m0s is more than a day`},
 		{"limits:\n  rpm: 5\n  tpm: 2e12\n", `f.yaml:3: limits.tpm: 2e+12 is above 1000000000000`},
 		{"max_throttles: 0.9\n", `f.yaml:1: max_throttles: want a whole number`},
 		{"provider: []\n", `f.yaml:1: field "provider" does not stand here, but below another (did you mean providers?)`},
@@ -176,7 +175,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"limits:\n  requests: 100/10\n", `f.yaml:2: limits.requests: "10" is not a period with its unit`},
 		{"limits:\n  requests: 100/48h\n", `f.yaml:2: limits.requests: the period 48h0m0s is not between 1s and 24h`},
 		{"limits:\n  requests: [100]\n", `f.yaml:2: limits.requests: want a text`},
-		{"limits:\n  burst_seconds: 0\n", `f.yaml:2: limits.burst_seconds: 0 is not a number of seconds`},
+		{"limits:\n  burst: 0\n", `f.yaml:2: limits.burst: want a time above zero with its unit`},
 		{"limits:\n  rpm: many\n", `f.yaml:2: limits.rpm: want a number`},
 		{"limits:\n  rpm: {value: 3}\n", `f.yaml:2: limits.rpm.source: "" is not one of configured`},
 		{"limits:\n  rpm: {value: 3, source: heard}\n", `f.yaml:2: limits.rpm.source: "heard"`},
@@ -296,7 +295,7 @@ func TestWrittenLimitsAreReadBack(t *testing.T) {
 		name := rapid.SampledFrom([]string{"", "openai", "gpt-4o", "meta-llama/Llama-3.3-70B", "null", "1", "true", "a: b", "- x", "#", "\"q\"", "&a", "ü", "it's", " x ", "2026-01-01"})
 		l := config.Limits{
 			Provider: name.Draw(t, "provider"), Model: name.Draw(t, "model"),
-			BurstSeconds: genLimit(false).Draw(t, "burst"),
+			Burst: config.Duration(rapid.Int64Range(0, int64(24*time.Hour)).Draw(t, "burst")),
 		}
 		for d := range new(sluice.Limits).All() {
 			*l.At(d) = genLimit(true).Draw(t, d.String())
@@ -328,7 +327,7 @@ func FuzzParse(f *testing.F) {
 		"limits: {rpm: 500, tpm: {value: 3, source: header, at: 2026-01-01T00:00:00Z}}\n",
 		"providers:\n  - name: x\n    base_url: http://a/v1\n    tiers:\n      - {tier: a, rpm: 3}\n",
 		"upstreams:\n  - {provider: openai, key_file: k, base_url: 'https://${PATH}/v1'}\nserve:\n  listen: 127.0.0.1:0\n  hosts: [$${a}]\n",
-		"serve: {models: {a: b}, deadlines: {queue: 1m}, max_body_memory: 1MiB}\n",
+		"serve: {models: {a: b}, queue_timeout: 1m, max_body_memory: 1MiB}\n",
 		`{"limits":{"rpm":{"value":1,"source":"configured"}}}`, "limits:\r\n  rpm: 1\r\n", "\xef\xbb\xbf# x\n",
 	} {
 		f.Add([]byte(text))

@@ -22,7 +22,7 @@ type Limits struct {
 
 	limits.Each[*Limit] `yaml:",inline"`
 
-	BurstSeconds *Limit `json:"burst_seconds,omitempty" yaml:"burst_seconds"`
+	Burst Duration `json:"burst,omitzero" yaml:"burst"` // in which an empty bucket of the provider fills. Zero: not stated
 
 	// Limits with a period that differs from a minute, in place of RPM and TPM. They are configured.
 	Requests *Window `json:"requests,omitempty" yaml:"requests"`
@@ -109,23 +109,21 @@ func (l *Limits) stated() iter.Seq2[limits.Dimension, *Limit] {
 }
 
 const (
-	longestBurst = 24 * 60 * 60 // s; as much as can be planned with
-	largestLimit = 1e12         // the same
+	longestBurst = Duration(24 * time.Hour) // as much as can be planned with
+	largestLimit = 1e12                     // the same
 )
 
 // Split returns the limits that somebody told, which are ceilings, and others, which are a beginning that the provider's
 // answers correct. What was merely used without a refusal is neither: a client that began with it would keep to it where
 // nothing states a limit.
 func (l *Limits) Split() (told, start sluice.Limits) {
-	of := func(limit *Limit) *sluice.Limits {
-		if limit.Source == limits.SourceConfigured {
-			return &told
-		}
-		return &start
-	}
 	for d, limit := range l.stated() {
-		if limit.Source != limits.SourceAtLeast {
-			*of(limit).At(d) = int(limit.Value)
+		switch limit.Source {
+		case limits.SourceAtLeast:
+		case limits.SourceConfigured:
+			*told.At(d) = int(limit.Value)
+		default:
+			*start.At(d) = int(limit.Value)
 		}
 	}
 	for d := range told.All() {
@@ -133,15 +131,13 @@ func (l *Limits) Split() (told, start sluice.Limits) {
 			*told.WindowOf(d) = (*w).Window
 		}
 	}
-	if b := l.BurstSeconds; b != nil {
-		of(b).Burst = time.Duration(b.Value * float64(time.Second))
-	}
+	told.Burst = time.Duration(l.Burst)
 	return told, start
 }
 
 // check refuses what is no limit. The error is about the returned field.
 func (l *Limits) check() (field string, err error) {
-	none := true
+	none := l.Burst == 0
 	for d, limit := range l.stated() {
 		none = false
 		v := limit.Value
@@ -155,17 +151,8 @@ func (l *Limits) check() (field string, err error) {
 			return d.String() + part, err
 		}
 	}
-	if b := l.BurstSeconds; b != nil {
-		none = false
-		switch {
-		case !(b.Value > 0):
-			return "burst_seconds", fmt.Errorf("%v is not a number of seconds above zero: leave out what is not known", b.Value)
-		case b.Value > longestBurst:
-			return "burst_seconds", fmt.Errorf("%v is more seconds than a day has: leave out what is not known", b.Value)
-		}
-		if part, err := b.check(); err != nil {
-			return "burst_seconds" + part, err
-		}
+	if l.Burst > longestBurst {
+		return "burst", fmt.Errorf("%v is more than a day: leave out what is not known", time.Duration(l.Burst))
 	}
 	for d := range new(sluice.Limits).All() {
 		w := l.WindowOf(d)

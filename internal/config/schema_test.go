@@ -110,7 +110,7 @@ func TestTheSchemaAcceptsWhatIsRead(t *testing.T) {
 		t.Errorf("only %d examples", n)
 	}
 	for _, text := range []string{
-		"", "limits: {burst_seconds: 0.5}", "limits: {requests: 100/10s}", "limits: {rpm: {value: 5, source: measured, at: 2026-01-01T00:00:00Z}}", "providers: []", "upstreams: []", "serve: {}",
+		"", "limits: {burst: 0.5s}", "limits: {requests: 100/10s}", "limits: {rpm: {value: 5, source: measured, at: 2026-01-01T00:00:00Z}}", "providers: []", "upstreams: []", "serve: {}",
 		"prefer: cost", "serve: {drain_timeout: 1h2m3.5s, max_body_memory: 1 GiB}", "serve: {allow_host: ['a:80', '[::1]']}", "serve: {tenants: []}", "serve: {metrics: none}", "providers: [{name: x, dialect: cohere, headers: [{dimension: concurrency, limit: a, remaining: b}]}]",
 	} {
 		if _, err := config.Parse("x", []byte(text)); err != nil {
@@ -130,7 +130,7 @@ func TestTheSchemaRefusesWrongShapes(t *testing.T) {
 	for _, text := range []string{
 		"unknown: 1", "limits: {}", "limits: {tmp: 3}", "limits: {rpm: 0}", "limits: {rpm: 1.5}", "limits: {rpm: many}", "limits: {rpm: [1]}", "limits: {requests: 5}", "limits: {tokens: 5/m}", "limits: 5",
 		"limits: {rpm: {value: 3}}", "limits: {rpm: {value: 3, source: heard}}", "limits: {rpm: {value: 3, source: configured, confidence: 2}}",
-		"limits: {rpm: {value: 3, source: configured, at: yesterday}}", "limits: {rpm: {value: 3, source: configured, on: 1}}", "limits: {burst_seconds: 1e9}",
+		"limits: {rpm: {value: 3, source: configured, at: yesterday}}", "limits: {rpm: {value: 3, source: configured, on: 1}}", "limits: {burst: 1e9}",
 		"limits: {provider: openai}", "providers: openai", "providers: {house: {}}", "providers: [house]", "providers: [{aliases: [a]}]",
 		"providers: [{name: x, base_url: 'ftp://a'}]", "providers: [{name: x, bas_url: a}]", "providers: [{name: x, key_env: [not-a-variable]}]",
 		"providers: [{name: x, key_optional: perhaps}]", "providers: [{name: x, tiers: [{tier: a, rpm: -1}]}]", "providers: [{name: x, tiers: [{tier: a, rpm: 1.5}]}]",
@@ -139,10 +139,10 @@ func TestTheSchemaRefusesWrongShapes(t *testing.T) {
 		"providers: [{name: x, codes: [a]}]", "upstreams: {}", "upstreams: [{name: a}]", up + "nmae: a}]", up + "name: a b}]", up + "account: a/b}]", up + "key: abc}]",
 		up + "base_url: 'ftp://a'}]", up + "base_url: 'http://a/?b'}]", up + "key_env: not-a-variable}]", up + "key_env: [not-a-variable]}]", up + "key_env: A, key_file: b}]",
 		up + "models: 7}]", up + "models: []}]", up + "models: {}}]", up + "models: {a: ''}}]", up + "limits: {rpm: 0}}]", up + "limits: {rpm: 1, model: a}}]",
-		up + "limits: {rpm: 1, provider: a}}]", up + "price_in: 1}]", up + "price_in: -1, price_out: 1}]", up + "price_in: 1, price_out: 1e9}]",
+		up + "limits: {rpm: 1, provider: a}}]", up + "price: 1}]", up + "price: -1/1}]", up + "price: a/b}]",
 		"serve: 1", "serve: {listn: a}", "serve: {listen: 8787}", "serve: {listen: 127.0.0.1}", "serve: {metrics: here}", "serve: {allow_host: a}", "serve: {allow_host: ['']}",
 		"serve: {allow_host: ['https://a']}", "serve: {models: [a]}", "serve: {models: {a: ''}}", "serve: {models: {'': a}}",
-		"prefer: fastest", "serve: {passthrough: [{path: /v1/files, upstream: a, method: get}]}", "serve: {passthrough: [{path: /v1/files}]}", "serve: {deadlines: {queue: 30}}", "serve: {deadlines: {queue: -3s}}", "serve: {deadlines: {quee: 3s}}", "serve: {deadlines: 3s}",
+		"prefer: fastest", "serve: {passthrough: [{path: /v1/files, upstream: a, method: get}]}", "serve: {passthrough: [{path: /v1/files}]}", "serve: {queue_timeout: 30}", "serve: {queue_timeout: -3s}",
 		"serve: {events: '-'}", "serve: {access_log: [a]}", "serve: {tenants: {a: b}}", "serve: {tenants: [{name: a}]}", "serve: {tenants: [{name: a/b, key_sha256: " + sum + "}]}", "serve: {tenants: [{name: a, key_sha256: abcd}]}",
 		tenant + "key: a}]}", tenant + "rpm: 0}]}", tenant + "rpm: 1.5}]}", tenant + "weight: 0}]}", tenant + "priority: urgent}]}", tenant + "max_cost_day: -1}]}", tenant + "max_cost_month: 0}]}",
 		tenant + "models: []}]}", tenant + "models: ['a*b']}]}", tenant + "models: ['']}]}", tenant + "models: ['*']}]}", tenant + "max_queue: 0}]}", tenant + "max_wait: 30}]}",

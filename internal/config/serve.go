@@ -26,8 +26,12 @@ type Serve struct {
 
 	Models map[string]string `yaml:"models"` // names that models are asked for by, and what they stand for
 
-	Deadlines     Deadlines `yaml:"deadlines"`
-	MaxBodyMemory Size      `yaml:"max_body_memory"` // of all requests together. Zero is not stated
+	QueueTimeout     Duration `yaml:"queue_timeout"` // limits of the time that a request takes. Zero is not stated
+	FirstByteTimeout Duration `yaml:"first_byte_timeout"`
+	IdleTimeout      Duration `yaml:"idle_timeout"`
+	TotalTimeout     Duration `yaml:"total_timeout"`
+
+	MaxBodyMemory Size `yaml:"max_body_memory"` // of all requests together. Zero is not stated
 
 	Early200    Duration      `yaml:"early_200"` // a stream without a response starts after this time, with comments. Zero is never
 	Passthrough []Passthrough `yaml:"passthrough"`
@@ -42,14 +46,6 @@ type Serve struct {
 
 	Redis      string `yaml:"redis"`       // URL of the Redis that shares limits
 	FailClosed bool   `yaml:"fail_closed"` // calls wait while that is gone
-}
-
-// Deadlines are how long a call may take. Zero is not stated.
-type Deadlines struct {
-	Queue     Duration `yaml:"queue"`
-	FirstByte Duration `yaml:"first_byte"`
-	Idle      Duration `yaml:"idle"`
-	Total     Duration `yaml:"total"`
 }
 
 // Tenant is a client of the gateway with its own key.
@@ -68,6 +64,9 @@ type Passthrough struct {
 
 // Duration is a time above zero that a file writes with its unit, such as 30s.
 type Duration time.Duration
+
+// MarshalText writes a duration as Go does.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
 // UnmarshalYAML reads a duration as Go writes it.
 func (d *Duration) UnmarshalYAML(n ast.Node) error {

@@ -20,7 +20,10 @@ serve:
   listen: 127.0.0.1:9000
   allow_host: [edge.example.com, "10.0.0.7:80"]
   models: {small: gpt-4o}
-  deadlines: {queue: 1m30s, first_byte: 2m, idle: 500ms, total: 1h}
+  queue_timeout: 1m30s
+  first_byte_timeout: 2m
+  idle_timeout: 500ms
+  total_timeout: 1h
   max_body_memory: 512 MiB
   early_200: 20s
   drain_timeout: 10s
@@ -36,11 +39,9 @@ serve:
 	}
 	want := &config.Serve{
 		Listen: "127.0.0.1:9000", Hosts: []string{"edge.example.com", "10.0.0.7:80"},
-		Models: map[string]string{"small": "gpt-4o"},
-		Deadlines: config.Deadlines{
-			Queue: config.Duration(90 * time.Second), FirstByte: config.Duration(2 * time.Minute),
-			Idle: config.Duration(500 * time.Millisecond), Total: config.Duration(time.Hour),
-		},
+		Models:       map[string]string{"small": "gpt-4o"},
+		QueueTimeout: config.Duration(90 * time.Second), FirstByteTimeout: config.Duration(2 * time.Minute),
+		IdleTimeout: config.Duration(500 * time.Millisecond), TotalTimeout: config.Duration(time.Hour),
 		MaxBodyMemory: 512 << 20, Early200: config.Duration(20 * time.Second),
 		DrainTimeout: config.Duration(10 * time.Second), Metrics: "127.0.0.1:9464",
 		Tenants: []config.Tenant{{MaxWait: config.Duration(30 * time.Second), Tenant: gateway.Tenant{
@@ -72,18 +73,18 @@ func TestWrongServesAreNamedByLineAndField(t *testing.T) {
 		"passthrough: [{path: /v1/files/, upstream: openai}]":                    "x:3: serve.passthrough[0].path: want a path such as",
 		"passthrough: [{path: /v1/files, upstream: openai, method: get}]":        "x:3: serve.passthrough[0].method: want one of GET, ",
 		"passthrough:\n    - {path: /v1/a, upstream: openai, method: 'CONNECT'}": "x:4: serve.passthrough[0].method: want one of GET, ",
-		"models: [a]":                            "x:3: serve.models",
-		"models:\n    a: gpt-4o\n    b: other":   `x:5: serve.models.b: no upstream serves model "other"`,
-		"models: {a: ''}":                        "x:3: serve.models.a: a model has no name",
-		"deadlines: {queue: 30}":                 "x:3: serve.deadlines.queue: want a time above zero with its unit",
-		"deadlines: {queue: -3s}":                "x:3: serve.deadlines.queue: want a time above zero with its unit",
-		"deadlines: {idle: [1s]}":                "x:3: serve.deadlines.idle: want a time above zero with its unit",
-		"deadlines: {quee: 3s}":                  `x:3: unknown field "quee" (did you mean queue?)`,
-		"drain_timeout: 0s":                      "x:3: serve.drain_timeout: want a time above zero with its unit",
-		"max_body_memory: 64":                    "x:3: serve.max_body_memory: want a size above zero with its unit",
-		"max_body_memory: 64MiBs":                "x:3: serve.max_body_memory: want a size above zero with its unit",
-		"max_body_memory: 9000000000000GiB":      "x:3: serve.max_body_memory: want a size above zero with its unit",
-		"deadlines:\n    idle: 1s\n    idle: 2s": "x:5: ",
+		"models: [a]":                          "x:3: serve.models",
+		"models:\n    a: gpt-4o\n    b: other": `x:5: serve.models.b: no upstream serves model "other"`,
+		"models: {a: ''}":                      "x:3: serve.models.a: a model has no name",
+		"queue_timeout: 30":                    "x:3: serve.queue_timeout: want a time above zero with its unit",
+		"queue_timeout: -3s":                   "x:3: serve.queue_timeout: want a time above zero with its unit",
+		"idle_timeout: [1s]":                   "x:3: serve.idle_timeout: want a time above zero with its unit",
+		"quee_timeout: 3s":                     `x:3: unknown field "quee_timeout" (did you mean queue_timeout?)`,
+		"drain_timeout: 0s":                    "x:3: serve.drain_timeout: want a time above zero with its unit",
+		"max_body_memory: 64":                  "x:3: serve.max_body_memory: want a size above zero with its unit",
+		"max_body_memory: 64MiBs":              "x:3: serve.max_body_memory: want a size above zero with its unit",
+		"max_body_memory: 9000000000000GiB":    "x:3: serve.max_body_memory: want a size above zero with its unit",
+		"idle_timeout: 1s\n  idle_timeout: 2s": "x:4: ",
 	} {
 		_, err := config.Parse("x", []byte("upstreams: [{provider: openai, models: [gpt-4o]}]\nserve:\n  "+text))
 		if wrong, ok := errors.AsType[*config.Error](err); !ok || !strings.HasPrefix(wrong.Error(), want) {

@@ -12,21 +12,21 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/sluice-llm/sluice/internal/pricing"
 	"github.com/sluice-llm/sluice/provider"
 )
 
 // Upstream is one of several ways to send calls.
 type Upstream struct {
-	Name     string   `yaml:"name"` // default: the provider's name, and a number from the second on
-	Provider string   `yaml:"provider"`
-	BaseURL  string   `yaml:"base_url"`
-	KeyEnv   Names    `yaml:"key_env"`  // variables that hold keys of one account. Nil: the provider's usual one
-	KeyFile  string   `yaml:"key_file"` // holds a key and nothing else, beside the file if its path is relative. "": none
-	Account  string   `yaml:"account"`  // upstreams of one account share its limits. Default: an account of its own
-	Models   Models   `yaml:"models"`
-	Limits   *Limits  `yaml:"limits"` // of the account. Nil: the upstream states none
-	PriceIn  *float64 `yaml:"price_in"`
-	PriceOut *float64 `yaml:"price_out"` // US dollars per million tokens
+	Name     string  `yaml:"name"` // default: the provider's name, and a number from the second on
+	Provider string  `yaml:"provider"`
+	BaseURL  string  `yaml:"base_url"`
+	KeyEnv   Names   `yaml:"key_env"`  // variables that hold keys of one account. Nil: the provider's usual one
+	KeyFile  string  `yaml:"key_file"` // holds a key and nothing else, beside the file if its path is relative. "": none
+	Account  string  `yaml:"account"`  // upstreams of one account share its limits. Default: an account of its own
+	Models   Models  `yaml:"models"`
+	Limits   *Limits `yaml:"limits"` // of the account. Nil: the upstream states none
+	Price    string  `yaml:"price"`  // as pricing.ParseRate reads it. "": unknown
 }
 
 // Names are one name, or a list of them.
@@ -122,7 +122,7 @@ func (up *Upstream) check(known *provider.Registry) (field string, err error) {
 	if err := up.Models.check(p); err != nil {
 		return "models", err
 	}
-	if field, err := up.checkPrices(); err != nil {
+	if field, err := up.checkPrice(); err != nil {
 		return field, err
 	}
 	return up.checkLimits()
@@ -148,20 +148,11 @@ func (m Models) check(p provider.Provider) error {
 	return nil
 }
 
-func (up *Upstream) checkPrices() (field string, err error) {
-	const most = 1e6
-	for _, price := range []struct {
-		field string
-		usd   *float64
-	}{{"price_in", up.PriceIn}, {"price_out", up.PriceOut}} {
-		if price.usd != nil && !(*price.usd >= 0 && *price.usd <= most) {
-			return price.field, fmt.Errorf("%v is not a price in dollars per million tokens", *price.usd)
-		}
+func (up *Upstream) checkPrice() (field string, err error) {
+	if up.Price != "" {
+		_, err = pricing.ParseRate(up.Price)
 	}
-	if (up.PriceIn == nil) != (up.PriceOut == nil) {
-		return "price_in", errors.New("price_in and price_out are stated together, or not at all")
-	}
-	return "", nil
+	return "price", err
 }
 
 func (up *Upstream) checkLimits() (field string, err error) {

@@ -23,19 +23,17 @@ upstreams:
       small: gpt-4o-mini
     key_env: [KEY_1, KEY_2]
     limits: {rpm: 500}
-    price_in: 2.5
-    price_out: 10
+    price: 2.5/10
   - {name: own, provider: house, models: {gpt-4o: llama}}
   - provider: anthropic
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, out := 2.5, 10.0
 	want := []config.Upstream{
 		{Name: "openai", Provider: "openai", Models: config.Models{"gpt-4o": "gpt-4o", "gpt-4o-mini": "gpt-4o-mini"}, KeyEnv: config.Names{"MY_KEY"}},
 		{Name: "openai-2", Provider: "openai", Account: "acme", Models: config.Models{"small": "gpt-4o-mini"}, KeyEnv: config.Names{"KEY_1", "KEY_2"},
-			Limits: &config.Limits{Each: limits.Each[*config.Limit]{RPM: &config.Limit{Value: 500, Source: limits.SourceConfigured}}}, PriceIn: &in, PriceOut: &out},
+			Limits: &config.Limits{Each: limits.Each[*config.Limit]{RPM: &config.Limit{Value: 500, Source: limits.SourceConfigured}}}, Price: "2.5/10"},
 		{Name: "own", Provider: "house", Models: config.Models{"gpt-4o": "llama"}},
 		{Name: "anthropic", Provider: "anthropic"},
 	}
@@ -61,8 +59,8 @@ func TestWrongUpstreamsAreNamedByLineAndField(t *testing.T) {
 		"- {provider: openai, name: a}\n- {provider: openai, name: a}":    "x:3: upstreams[1].name: another upstream is named a",
 		"- provider: openai\n  limits: {rpm: 0}":                          "x:3: upstreams[0].limits.rpm: 0 is not a whole number",
 		"- provider: openai\n  limits: {rpm: 5, model: a}":                "x:3: upstreams[0].limits: the limits of an upstream name no",
-		"- provider: openai\n  price_in: 1":                               "x:3: upstreams[0].price_in: price_in and price_out are stated together",
-		"- provider: openai\n  price_in: -1\n  price_out: 1":              "x:3: upstreams[0].price_in: -1 is not a price",
+		"- provider: openai\n  price: 1":                                  "x:3: upstreams[0].price: want two prices in USD",
+		"- provider: openai\n  price: -1/1":                               "x:3: upstreams[0].price: want two prices",
 		"- {provider: openai, account: a}\n- {provider: xai, account: a}": "x:3: upstreams[1].account: account a is one at openai",
 		"- {provider: openai, account: a, limits: {rpm: 1}}\n- {provider: openai, account: a, limits: {rpm: 1}}": "x:3: upstreams[1].limits: those of account a",
 		"- provider: sim":                "x:2: upstreams[0].provider: sim is built in",

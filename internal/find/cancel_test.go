@@ -47,7 +47,7 @@ func TestSearchThatIsCancelledEndsAtOnce(t *testing.T) {
 				t.Errorf("seed %d: ended %v after it was cancelled", seed, late)
 			}
 			proven := 1
-			if r.Soak.Calls > 0 && r.Soak.Refused == 0 {
+			if r.Soak.Requests > 0 && r.Soak.Rejected == 0 {
 				proven = max(1, r.Soak.Workers)
 			}
 			if errors.Is(err, context.DeadlineExceeded) && (r.Workers > proven || r.Bound != find.BoundStopped) {

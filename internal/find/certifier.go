@@ -203,7 +203,7 @@ func (c *certifier) interval() (low, high int) {
 		return 0, 0
 	}
 	high = c.h.ceiling()
-	if soak := &c.m.soak; soak.Calls > 0 && soak.Refused == 0 {
+	if soak := &c.m.soak; soak.Requests > 0 && soak.Rejected == 0 {
 		low = min(soak.Workers, high)
 	} else if c.m.of[realCall].took.n > 0 {
 		low = 1

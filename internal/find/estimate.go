@@ -4,17 +4,17 @@ package find
 type Forecast struct {
 	Subject
 	TokenBudget int `json:"token_budget"` // 0: none
-	// Usual is the amount of a search that reaches a limit of some hundred requests a minute, and learns little from headers:
-	// with them it spends less. Most is its maximum, in any case.
-	Usual Amount `json:"usual"`
-	Most  Amount `json:"most"`
+	// Typical is the amount of a search that reaches a limit of some hundred requests a minute, and learns little from headers:
+	// with them it spends less. Max is its maximum, in any case.
+	Typical Amount `json:"typical"`
+	Max     Amount `json:"max"`
 }
 
-// Amount is an amount that is spent. Calls are accepted ones: rejected ones cost nothing.
+// Amount is an amount that is spent. Requests are accepted ones: rejected ones cost nothing.
 type Amount struct {
-	Calls  int      `json:"calls"`
-	Tokens int      `json:"tokens"`
-	Cost   *float64 `json:"cost_usd"` // nil: the prices are unknown
+	Requests int      `json:"requests"`
+	Tokens   int      `json:"tokens"`
+	Cost     *float64 `json:"cost_usd"` // nil: the prices are unknown
 }
 
 // Numbers of requests in the phases.
@@ -112,7 +112,7 @@ type forecast struct {
 
 // amount returns the amount of so many requests with so many tokens each.
 func (f *forecast) amount(calls, in, out int) Amount {
-	a := Amount{Calls: calls, Tokens: calls * (in + out)}
+	a := Amount{Requests: calls, Tokens: calls * (in + out)}
 	if f.b.priced() {
 		a.Cost = new(f.b.price(calls*in, calls*out))
 	}
@@ -122,11 +122,11 @@ func (f *forecast) amount(calls, in, out int) Amount {
 // add adds requests of one shape.
 func (f *forecast) add(e expected, usual, most int) {
 	in, out := e.reserve()
-	f.Usual, f.Most = f.Usual.plus(f.amount(usual, tokensOf(e.prompt), e.answer)), f.Most.plus(f.amount(most, in, out))
+	f.Typical, f.Max = f.Typical.plus(f.amount(usual, tokensOf(e.prompt), e.answer)), f.Max.plus(f.amount(most, in, out))
 }
 
 func (a Amount) plus(b Amount) Amount {
-	sum := Amount{a.Calls + b.Calls, a.Tokens + b.Tokens, b.Cost}
+	sum := Amount{a.Requests + b.Requests, a.Tokens + b.Tokens, b.Cost}
 	if a.Cost != nil {
 		sum.Cost = new(*a.Cost + *b.Cost)
 	}
@@ -136,8 +136,8 @@ func (a Amount) plus(b Amount) Amount {
 // bounded returns the forecast within the budget.
 func (f *forecast) bounded() Forecast {
 	f.TokenBudget = f.Settings.TokenBudget
-	f.bound(&f.Usual)
-	f.bound(&f.Most)
+	f.bound(&f.Typical)
+	f.bound(&f.Max)
 	return f.Forecast
 }
 
@@ -145,7 +145,7 @@ func (f *forecast) bounded() Forecast {
 // smallest, or all tokens the cheapest or the dearest.
 func (f *forecast) bound(a *Amount) {
 	least := f.amount(1, tokensOf(f.least.prompt), f.least.answer)
-	a.Calls = min(a.Calls, f.b.Tokens/least.Tokens)
+	a.Requests = min(a.Requests, f.b.Tokens/least.Tokens)
 	a.Tokens = min(a.Tokens, f.b.Tokens)
 	if a.Cost == nil {
 		return
@@ -154,7 +154,7 @@ func (f *forecast) bound(a *Amount) {
 	cost := min(*a.Cost, dear*float64(f.b.Tokens))
 	if m := f.b.MaxCost; m != nil {
 		cost = min(cost, *m)
-		a.Calls = atMost(a.Calls, *m / *least.Cost)
+		a.Requests = atMost(a.Requests, *m / *least.Cost)
 		a.Tokens = atMost(a.Tokens, *m/cheap)
 	}
 	a.Cost = &cost

@@ -33,13 +33,13 @@ func TestAForecastLeavesOutWhatIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, pair := range map[string][2]find.Amount{"usually": {told.Usual, measured.Usual}, "at most": {told.Most, measured.Most}} {
-		if pair[0].Calls >= pair[1].Calls || pair[0].Tokens >= pair[1].Tokens || pair[0].Cost != nil {
+	for name, pair := range map[string][2]find.Amount{"usually": {told.Typical, measured.Typical}, "at most": {told.Max, measured.Max}} {
+		if pair[0].Requests >= pair[1].Requests || pair[0].Tokens >= pair[1].Tokens || pair[0].Cost != nil {
 			t.Errorf("%s %+v with told limits, %+v without", name, pair[0], pair[1])
 		}
 	}
-	if m := &measured; m.Most.Calls < m.Usual.Calls || m.Most.Tokens < m.Usual.Tokens {
-		t.Errorf("at most %+v, usually %+v", m.Most, m.Usual)
+	if m := &measured; m.Max.Requests < m.Typical.Requests || m.Max.Tokens < m.Typical.Tokens {
+		t.Errorf("at most %+v, usually %+v", m.Max, m.Typical)
 	}
 }
 
@@ -51,7 +51,7 @@ func TestAForecastStaysWithinWhatTheSearchMayCost(t *testing.T) {
 		within func(find.Amount) bool
 	}{
 		{"the usual token budget", func(*find.Config) {}, func(a find.Amount) bool { return a.Tokens == find.DefaultTokenBudget }},
-		{"a token budget", func(c *find.Config) { c.Budget.Tokens = 5000 }, func(a find.Amount) bool { return a.Tokens == 5000 && a.Calls > 100 && a.Calls < 300 }},
+		{"a token budget", func(c *find.Config) { c.Budget.Tokens = 5000 }, func(a find.Amount) bool { return a.Tokens == 5000 && a.Requests > 100 && a.Requests < 300 }},
 		{"no token budget", func(c *find.Config) { c.Budget.Tokens = -1 }, func(a find.Amount) bool { return a.Tokens > 2*find.DefaultTokenBudget }},
 		{"a server of one's own", func(c *find.Config) { c.Target.BaseURL = "http://127.0.0.1:8000/v1" },
 			func(a find.Amount) bool { return a.Tokens > 2*find.DefaultTokenBudget }},
@@ -61,7 +61,7 @@ func TestAForecastStaysWithinWhatTheSearchMayCost(t *testing.T) {
 			c.Budget.PriceIn, c.Budget.PriceOut, c.Budget.MaxCost = new(0.0), new(0.0), new(0.0)
 		},
 			func(a find.Amount) bool {
-				return *a.Cost == 0 && a.Tokens == find.DefaultTokenBudget && a.Calls > 10_000
+				return *a.Cost == 0 && a.Tokens == find.DefaultTokenBudget && a.Requests > 10_000
 			}},
 		{"a cost above the token budget", func(c *find.Config) {
 			c.Budget.PriceIn, c.Budget.PriceOut, c.Budget.MaxCost, c.Budget.Tokens = &in, &out, new(25.0), 1000
@@ -73,8 +73,8 @@ func TestAForecastStaysWithinWhatTheSearchMayCost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !c.within(f.Most) || f.TokenBudget > 0 && f.Most.Tokens > f.TokenBudget {
-				t.Errorf("at most %+v of %d", f.Most, f.TokenBudget)
+			if !c.within(f.Max) || f.TokenBudget > 0 && f.Max.Tokens > f.TokenBudget {
+				t.Errorf("at most %+v of %d", f.Max, f.TokenBudget)
 			}
 		})
 	}
@@ -95,7 +95,7 @@ func TestAForecastCountsThePromptsOfASweep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.Usual.Calls != c.usual || f.Most.Calls != c.most {
+		if f.Typical.Requests != c.usual || f.Max.Requests != c.most {
 			t.Errorf("up to %d: %+v, want %d and %d at most", c.max, f, c.usual, c.most)
 		}
 	}

@@ -159,11 +159,11 @@ func (e *FieldError) Unwrap() error { return e.Err }
 // Errors of a search that ended early. Another one is a *provider.Error if the provider responds to no request, such as for a
 // spent quota or a rejected key, or the cause of the context.
 var (
-	ErrTokenBudget = errors.New("the token budget does not suffice for another call")
-	ErrMaxCost     = errors.New("the cost allowed does not suffice for another call")
-	ErrNoAnswer    = errors.New("no call was answered")
-	ErrUnreliable  = errors.New("too many calls fail to tell anything of limits")
-	ErrDay         = errors.New("half of what was left of the day's requests is used up")
+	ErrTokenBudget = errors.New("the token budget does not suffice for another request")
+	ErrMaxCost     = errors.New("the cost allowed does not suffice for another request")
+	ErrNoAnswer    = errors.New("no request got a response")
+	ErrUnreliable  = errors.New("too many requests fail to measure a limit")
+	ErrDay         = errors.New("half of the day's remaining requests is used up")
 )
 
 // Phase is a part of a search.
@@ -193,12 +193,12 @@ type Progress struct {
 	High      int           `json:"high"`
 }
 
-// Spent is the amount that a search used. Open requests count only in Calls.
+// Spent is the amount that a search used. Open requests count only in Requests.
 type Spent struct {
-	Calls    int      `json:"calls"` // all: the sum of the next three, and the open ones
+	Requests int      `json:"requests"` // all: the sum of the next three, and the open ones
 	Accepted int      `json:"accepted"`
-	Refused  int      `json:"refused"` // rate-limited
-	Failed   int      `json:"failed"`  // for any other reason
+	Rejected int      `json:"rejected"` // rate-limited
+	Failed   int      `json:"failed"`   // for any other reason
 	Input    int      `json:"input_tokens"`
 	Output   int      `json:"output_tokens"`
 	Cost     *float64 `json:"cost_usd"` // nil: the prices are unknown

@@ -165,7 +165,7 @@ func (s *search) gallop(ctx context.Context) error {
 			continue
 		}
 		if strays++; strays > mostStrays {
-			s.note("bursts of %d calls are refused now and then: others may be using the same limit", n)
+			s.note("bursts of %d requests are rejected now and then: others may be using the same limit", n)
 			n, strays = min(2*n, s.h.ceiling()), 0
 		}
 		if n >= s.h.ceiling() && strays > 1 {
@@ -297,7 +297,7 @@ func (s *search) said(v *volley) (reason, bool) {
 // full again: then requests that stay open for longer make sure.
 func (s *search) capOf(ctx context.Context, n int, counts []int, k int) (reason, error) {
 	if least, most := slices.Min(counts), slices.Max(counts); least < most {
-		s.note("of %d calls at once, now %d were accepted and now %d: others may be using the same limit", n, least, most)
+		s.note("of %d requests at once, now %d were accepted and now %d: others may be using the same limit", n, least, most)
 	}
 	if k <= 2 {
 		if bucket, err := s.holds(ctx, k); err != nil || bucket {
@@ -310,7 +310,7 @@ func (s *search) capOf(ctx context.Context, n int, counts []int, k int) (reason,
 
 // holds keeps real requests open and tries lone ones beside them all the time: if one is accepted, it was a bucket.
 func (s *search) holds(ctx context.Context, k int) (bucket bool, err error) {
-	s.enter(PhaseGallop, "one more beside %d long calls", k)
+	s.enter(PhaseGallop, "one more beside %d long requests", k)
 	began, mean := time.Now(), s.h.latency()
 	gap := min(max(seconds(mean/12), 10*time.Millisecond), 500*time.Millisecond)
 	l := s.burst(ctx, &s.h.real, k)

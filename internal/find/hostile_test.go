@@ -83,8 +83,8 @@ func TestServerThatFailsFromSomeCallOnIsLeftAlone(t *testing.T) {
 					if err == nil || r.Workers > 1 {
 						t.Errorf("%d workers after %d calls, error %v", r.Workers, n, err)
 					}
-					if r.Took > one.most || r.Spent.Calls > 2000 {
-						t.Errorf("after %d calls it took %v and made %d calls: %v", n, r.Took, r.Spent.Calls, err)
+					if r.Took > one.most || r.Spent.Requests > 2000 {
+						t.Errorf("after %d calls it took %v and made %d calls: %v", n, r.Took, r.Spent.Requests, err)
 					}
 					if one.name == "nothing is answered" && r.Spent.Estimated == 0 {
 						t.Error("calls that hang may be billed, and cost nothing")
@@ -191,8 +191,8 @@ func TestUsageBeyondAnyBudgetEndsTheSearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		huge := strings.NewReplacer(":1}", ":99999999}", ":20,", ":99999999,").Replace(short)
 		cfg := over(base(func(r *http.Request) (*http.Response, error) { return answer(200, huge), nil }))
-		if r, err := find.Auto(t.Context(), cfg); !errors.Is(err, find.ErrTokenBudget) || r.Spent.Calls > 1 {
-			t.Errorf("%d calls, error %v", r.Spent.Calls, err)
+		if r, err := find.Auto(t.Context(), cfg); !errors.Is(err, find.ErrTokenBudget) || r.Spent.Requests > 1 {
+			t.Errorf("%d calls, error %v", r.Spent.Requests, err)
 		}
 	})
 }

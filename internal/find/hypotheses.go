@@ -186,7 +186,7 @@ func (h *hypotheses) busy(d limits.Dimension) float64 {
 func (h *hypotheses) share(d limits.Dimension) float64 {
 	took := &h.m.of[realCall].took
 	n := took.n
-	if h.m.soak.Calls == 0 {
+	if h.m.soak.Requests == 0 {
 		n += 20 // the soak measures the latency too
 	}
 	e := took.cv() * took.cv() / float64(max(1, n))

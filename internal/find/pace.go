@@ -207,14 +207,14 @@ func (p *prober) work(ctx context.Context, s *shape, c crew) <-chan finished {
 
 // failing returns the error of requests of which too many failed, each of them several times.
 func failing(replies []reply) error {
-	return tooMany(replies, "%w: %d of %d calls failed: %w", func(r *reply) bool {
+	return tooMany(replies, "%w: %d of %d requests failed: %w", func(r *reply) bool {
 		return !r.accepted() && !r.refused() && r.outcome.Kind != sluice.Overloaded
 	})
 }
 
 // crowding returns the error of requests of which too many found no capacity, so that the others prove nothing.
 func crowding(replies []reply) error {
-	return tooMany(replies, "%w: the server had no capacity for %d of %d calls: %w", func(r *reply) bool {
+	return tooMany(replies, "%w: the server had no capacity for %d of %d requests: %w", func(r *reply) bool {
 		return r.outcome.Kind == sluice.Overloaded
 	})
 }

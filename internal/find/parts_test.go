@@ -34,7 +34,7 @@ func rejected(o sluice.Outcome) *reply {
 
 // parts are those of a search whose real requests take 2 s, 100 tokens in and 400 out, so often that the margin is the least.
 func parts() (*measurements, *hypotheses, *certifier) {
-	m := &measurements{soak: Soak{Calls: 100}}
+	m := &measurements{soak: Soak{Requests: 100}}
 	h := newHypotheses(&Config{MinOutputTokens: 500, MaxWorkers: 100}, m)
 	for range 100 {
 		m.add(&h.real, acceptedIn(2*time.Second, 100, 400))

@@ -41,8 +41,8 @@ const (
 )
 
 var (
-	errRefused = errors.New("every call was refused for four minutes")
-	errNoModel = errors.New("the answer says neither what it used nor why it ended: it is not a model's")
+	errRefused = errors.New("every request was rejected for four minutes")
+	errNoModel = errors.New("the response states neither its usage nor why it ended: no model sent it")
 )
 
 // prober sends requests past every scheduler, within the budget of the search. It is safe for concurrent use.
@@ -181,7 +181,7 @@ func (p *prober) hold(s *shape) (held, error) {
 		return h, err
 	}
 	p.cap.Open(&h.estimate)
-	p.progress.Spent.Calls++
+	p.progress.Spent.Requests++
 	h.at = time.Now()
 	return h, nil
 }
@@ -228,7 +228,7 @@ func (p *prober) settle(h *held, r *reply) error {
 		spent.Accepted++
 		p.passed = r.done
 	case r.refused():
-		spent.Refused++
+		spent.Rejected++
 		if r.done.Sub(p.passed) > longestNothing {
 			return fmt.Errorf("%w: %w", errRefused, o.Err)
 		}

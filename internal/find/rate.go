@@ -36,7 +36,7 @@ func (s *search) measure(ctx context.Context, d limits.Dimension, sh *shape, q q
 			return true, err
 		}
 		if charges {
-			s.note("refused calls count against the limit, too: a client that asks again at once gets nothing")
+			s.note("rejected requests count against the limit, too: a client that retries at once gets nothing")
 		} else {
 			q.patient, s.forgiving = true, true
 			if r, found, err = s.ask(ctx, sh, q); err != nil || !found {
@@ -46,7 +46,7 @@ func (s *search) measure(ctx context.Context, d limits.Dimension, sh *shape, q q
 		s.h.limits[d].tedious = charges || r.clumped
 	}
 	if r.perSecond == 0 {
-		s.note("calls are refused, and none passed in %s: their rate could not be measured", longestRate/2)
+		s.note("requests are rejected, and none passed in %s: the rate could not be measured", longestRate/2)
 		return true, nil
 	}
 	s.h.believe(d, r, s.h.takes(d, sh), sh)
@@ -219,7 +219,7 @@ const (
 // cause is another: many are accepted at once, after a storm or in a new window, or one is accepted although others are
 // rejected.
 func (s *search) byGaps(ctx context.Context, sh *shape) (r refilled, ok bool, err error) {
-	s.enter(PhaseRate, "how long a pause lets one call pass")
+	s.enter(PhaseRate, "the shortest pause after which one request passes")
 	g := gaps{loop: s.loop(sh), m: s.m, burst: 2}
 	g.room = max(g.room, 4)
 	low, high, err := g.bracket(ctx)

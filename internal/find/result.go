@@ -63,10 +63,10 @@ type Latency struct {
 
 // Soak is the proof: the answer's workers, with real calls.
 type Soak struct {
-	Workers int     `json:"workers"`
-	Calls   int     `json:"calls"`
-	Refused int     `json:"refused"`
-	AtMost  float64 `json:"at_most"` // the share of rejections that it leaves possible, with 95 % confidence
+	Workers  int     `json:"workers"`
+	Requests int     `json:"requests"`
+	Rejected int     `json:"rejected"`
+	AtMost   float64 `json:"at_most"` // the share of rejections that it leaves possible, with 95 % confidence
 }
 
 // Subject names a search in its documents.
@@ -120,7 +120,7 @@ type Result struct {
 	// it is those of a soak without a rejection; 0: none ran.
 	Workers     int     `json:"recommended_workers"`
 	Bound       Bound   `json:"bound"`
-	BucketOfOne bool    `json:"bucket_of_one"`    // two calls at once are refused however seldom they come: only a client that paces them uses the limit
+	BucketOfOne bool    `json:"bucket_of_one"`    // two requests at once are rejected at any rate: only a client that paces them uses the limit
 	Binding     Binding `json:"binding,omitzero"` // where Bound is BoundRequests, BoundTokens or BoundCertified
 	Low         int     `json:"low"`              // the answer lies between the two, where the search was stopped early
 	High        int     `json:"high"`

@@ -107,7 +107,7 @@ func (s *search) learn(sh *shape, replies ...reply) {
 		s.h.stated(sh, &replies[i])
 		if s.m.add(sh, &replies[i]) {
 			in, out := sh.reserve()
-			s.note("answers do not say how many tokens they used: it is taken for as many as a call may use, %d in and %d out", in, out)
+			s.note("responses do not state their tokens: each request counts as its maximum, %d in and %d out", in, out)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (s *search) end(l *loop) error {
 
 // shape sends real requests, one by one: how long one takes, and how many tokens it uses. A tiny one follows.
 func (s *search) shape(ctx context.Context) error {
-	s.enter(PhaseShape, "%d real calls, one by one", shapeCalls)
+	s.enter(PhaseShape, "%d real requests, one by one", shapeCalls)
 	for i := range shapeCalls {
 		r, err := s.passing(ctx, &s.h.real)
 		if err != nil || s.m.none {
@@ -151,7 +151,7 @@ func (s *search) shape(ctx context.Context) error {
 		}
 		s.others(&r)
 		if out := r.outcome.Usage.Output; r.outcome.HasUsage && out < s.cfg.MinOutputTokens/2 {
-			s.note("real calls have answers of some %d tokens, not %d, and the number is for calls like these: a --prompt-file that asks for more makes them longer",
+			s.note("responses have about %d tokens, not %d, and the number is for requests like these: a --prompt-file that asks for more makes them longer",
 				out, s.cfg.MinOutputTokens)
 		}
 	}
@@ -191,17 +191,17 @@ func (s *search) passing(ctx context.Context, sh *shape) (reply, error) {
 		case r.accepted():
 			return r, nil
 		case o.TooLarge || o.Kind == sluice.ContextLength:
-			return r, fmt.Errorf("a real call is larger than a whole limit: %w", o.Err)
+			return r, fmt.Errorf("a real request is larger than a whole limit: %w", o.Err)
 		case !r.refused():
 			return r, fmt.Errorf("%w: %w", ErrNoAnswer, o.Err)
 		}
 		wait := max(o.Wait, pause)
 		if tries >= shapePatient || time.Since(began)+wait > longestFirst {
 			s.m.none = true
-			s.note("even a single call is refused: %v", o.Err)
+			s.note("even a single request is rejected: %v", o.Err)
 			return r, nil
 		}
-		s.p.log("refused, although nothing else is open: waits %v", wait)
+		s.p.log("rejected, although no other request is in flight: waits %v", wait)
 		if err := wake.In(ctx, wait, nil); err != nil {
 			return r, err
 		}
@@ -241,7 +241,7 @@ func (s *search) weigh(ctx context.Context) error {
 	case used+cameBack < 0.9*float64(declared): // it would be more
 		s.h.charge, s.h.chargeFrom = limits.ChargeActual, limits.SourceHeader
 	}
-	s.p.log("a call that declared %d tokens: %s, by %s", declared, s.h.charge, s.h.chargeFrom)
+	s.p.log("a request that declared %d tokens: %s, by %s", declared, s.h.charge, s.h.chargeFrom)
 	return nil
 }
 
@@ -251,7 +251,7 @@ func (s *search) certify(ctx context.Context) error {
 	for range mostDrains {
 		s.absorb()
 		if d, dropped := s.h.same(); dropped.Known() {
-			s.p.log("%.0f tiny calls a minute are the %.0f of %s", dropped.Value, s.h.limits[d].Value, d)
+			s.p.log("%.0f tiny requests a minute are the %.0f of %s", dropped.Value, s.h.limits[d].Value, d)
 			s.c.vouch(ofRequests, &tiny, voucher{perSecond: min(s.h.need(), dropped.Value/60)})
 		}
 		of, sh, ok := s.c.next()
@@ -273,7 +273,7 @@ func (s *search) drain(ctx context.Context, of proof, sh shape) error {
 	}
 	d := s.c.drain(of, sh)
 	affordable := s.p.affords(&sh, s.c.soakCalls(), &s.h.real)
-	s.enter(PhaseCertify, "%d calls worth a minute of %s", min(d.calls, affordable), of)
+	s.enter(PhaseCertify, "%d requests worth a minute of %s", min(d.calls, affordable), of)
 	l, began := s.loop(&sh), time.Now()
 	by, refused, err := s.fire(ctx, l, &d, min(d.calls, affordable))
 	if ended := s.end(l); ended != nil {
@@ -308,7 +308,7 @@ func (s *search) fit(ctx context.Context, sh *shape) error {
 		case !s.c.shrink(sh, &r):
 			return err
 		}
-		s.p.log("the model does not take so large a call: %v", r.outcome.Err)
+		s.p.log("the model rejects a request of this size: %v", r.outcome.Err)
 	}
 	return nil
 }
@@ -445,7 +445,7 @@ func (s *search) pairs(ctx context.Context) error {
 		}
 	}
 	s.h.single = true
-	s.p.log("two calls at once are refused however seldom they come")
+	s.p.log("two requests at once are rejected at any rate")
 	return nil
 }
 
@@ -468,7 +468,7 @@ func (s *search) soak(ctx context.Context) error {
 			continue
 		}
 		refused := count(replies, (*reply).refused)
-		s.m.soak = Soak{Workers: w, Calls: count(replies, (*reply).accepted) + refused, Refused: refused}
+		s.m.soak = Soak{Workers: w, Requests: count(replies, (*reply).accepted) + refused, Rejected: refused}
 		s.m.seen = max(s.m.seen, overlap(replies))
 		switch {
 		case refused == 0 || s.h.single, again && float64(refused) <= 1+strayShare*float64(len(replies)):
@@ -485,8 +485,8 @@ func (s *search) soak(ctx context.Context) error {
 		s.lower(w, replies)
 		again = false
 	}
-	if soak := &s.m.soak; soak.Refused > 0 {
-		s.note("%d of %d real calls were refused at the last: the provider allows less than it showed, or others use the same limit", soak.Refused, soak.Calls)
+	if soak := &s.m.soak; soak.Rejected > 0 {
+		s.note("the last check had %d of %d real requests rejected: the provider allows less than it showed, or others use the same limit", soak.Rejected, soak.Requests)
 	}
 	return nil
 }
@@ -504,7 +504,7 @@ func (s *search) workers(ctx context.Context, w int) (replies []reply, err error
 		return nil, err
 	}
 	n := s.c.soakCalls()
-	s.enter(PhaseSoak, "%s, %d real calls", prose.Count(w, "worker"), n)
+	s.enter(PhaseSoak, "%s, %d real requests", prose.Count(w, "worker"), n)
 	for r := range s.p.work(ctx, &s.h.real, crew{w, n, seconds(s.h.latency() / float64(w)), true}) {
 		replies, err = append(replies, r.reply), cmp.Or(err, r.err)
 	}
@@ -521,7 +521,7 @@ func (s *search) lower(w int, replies []reply) {
 		lowered = most
 	}
 	s.c.lowered = max(1, lowered)
-	s.note("%d of %d real calls of %d workers were refused, although the limits allow them: the answer is no more than %d", count(replies, (*reply).refused), len(replies), w, s.c.lowered)
+	s.note("%d of %d real requests of %d workers were rejected, although the limits allow them: the number is at most %d", count(replies, (*reply).refused), len(replies), w, s.c.lowered)
 }
 
 // recovery waits until a server that has no capacity, for whatever reason, responds again.
@@ -589,7 +589,7 @@ func (s *search) result(err error) *Result {
 	r := &Result{Subject: s.cfg.subject(ModeAuto), Notes: []string{}}
 	r.Timestamp, r.Findings.Limits = time.Now().UTC(), make(map[limits.Dimension]Finding)
 	real, soak := &s.m.of[realCall], s.m.soak
-	soak.AtMost = min(1, 3/float64(soak.Calls))
+	soak.AtMost = min(1, 3/float64(soak.Requests))
 	r.Soak, r.Spent, r.Took, r.BucketOfOne = soak, s.p.spent(), time.Since(s.p.began), s.h.single
 	f := &r.Findings
 	f.Queue, f.Charge, f.ChargeFrom = s.h.queue, s.h.charge, s.h.chargeFrom
@@ -613,7 +613,7 @@ func (s *search) result(err error) *Result {
 	if err != nil {
 		r.Low, r.High = s.c.interval()
 		r.Workers, r.Bound, r.Error = 0, BoundStopped, err.Error()
-		if soak.Calls > 0 && soak.Refused == 0 {
+		if soak.Requests > 0 && soak.Rejected == 0 {
 			r.Workers = min(soak.Workers, r.High) // a limit may have been lowered since
 		}
 	}
@@ -634,7 +634,7 @@ func (s *search) advice(r *Result) (notes []string) {
 		}
 	}
 	if i := slices.IndexFunc(rates[:], func(d limits.Dimension) bool { return s.h.busy(d) < 1 }); i >= 0 && r.Workers == 1 {
-		note("even one worker is refused now and then: it needs %.0f %s a minute, and %.0f are allowed; sluice run paces its calls",
+		note("even one worker is rejected now and then: it needs %.0f %s a minute, and %.0f are allowed; sluice run paces its requests",
 			60*perSecond*s.h.cost(rates[i]), rates[i], s.h.limits[rates[i]].Value)
 	}
 	v := s.c.vouched[ofRequests]

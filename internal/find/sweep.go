@@ -222,7 +222,7 @@ func (r *sweepRun) affordable() error {
 	earlier := r.Prompts - r.Workers
 	in, out = r.Workers*in+earlier*usualIn, r.Workers*out+earlier*usualOut
 	if err := r.p.fits(in, out); err != nil {
-		return fmt.Errorf("%w: too little is left for a run with %d workers, which may use %d tokens", err, r.Workers, in+out)
+		return fmt.Errorf("%w: too little remains for a run with %d workers, which may use %d tokens", err, r.Workers, in+out)
 	}
 	return nil
 }
@@ -257,7 +257,7 @@ func (r *sweepRun) add(c finished) {
 }
 
 func (r *sweepRun) progress(always bool) {
-	doing := fmt.Sprintf("%d workers, %d of %d calls", r.Workers, len(r.replies), r.Prompts)
+	doing := fmt.Sprintf("%d workers, %d of %d requests", r.Workers, len(r.replies), r.Prompts)
 	r.p.enter(PhaseSweep, doing, r.result.Recommended, r.high, always)
 }
 

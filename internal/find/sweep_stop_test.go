@@ -382,7 +382,7 @@ func TestSweepAtMostIsTheWorstThatCanHappen(t *testing.T) {
 		cfg.MaxWorkers, cfg.Budget.PriceIn, cfg.Budget.PriceOut = most, &in, &out
 		cfg.Budget.Tokens = -1
 		f, err := find.EstimateSweep(cfg)
-		if s := f.Most; err != nil || s.Calls != calls || s.Tokens <= 600*calls || *s.Cost != float64(s.Tokens+500*calls) {
+		if s := f.Max; err != nil || s.Requests != calls || s.Tokens <= 600*calls || *s.Cost != float64(s.Tokens+500*calls) {
 			t.Errorf("up to %d: %+v, %v; want %d calls", most, s, err, calls)
 		}
 	}
@@ -409,11 +409,11 @@ func TestSweepTellsItsProgress(t *testing.T) {
 			} else if d := at[i].Sub(at[i-1]); d < 250*time.Millisecond {
 				t.Errorf("%q after %v", p.Doing, d)
 			}
-			if i > 0 && (p.Spent.Calls < heard[i-1].Spent.Calls || p.Elapsed < heard[i-1].Elapsed) {
+			if i > 0 && (p.Spent.Requests < heard[i-1].Spent.Requests || p.Elapsed < heard[i-1].Elapsed) {
 				t.Errorf("%+v came after %+v", p, heard[i-1])
 			}
 		}
-		each := []string{"3 workers, 0 of 6 calls", "6 workers, 0 of 12 calls", "12 workers, 0 of 24 calls", "9 workers, 0 of 18 calls"}
+		each := []string{"3 workers, 0 of 6 requests", "6 workers, 0 of 12 requests", "12 workers, 0 of 24 requests", "9 workers, 0 of 18 requests"}
 		if diff := cmp.Diff(each, slices.Compact(starts)); diff != "" {
 			t.Error(diff)
 		}

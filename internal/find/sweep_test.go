@@ -269,7 +269,7 @@ func TestSweepMakesOneBilledCallPerSuccess(t *testing.T) {
 		if usage.Input != stats.InputTokens || usage.Output != stats.OutputTokens {
 			t.Errorf("usage %+v, the provider counts %d and %d", usage, stats.InputTokens, stats.OutputTokens)
 		}
-		if s := r.Spent; s.Calls != stats.Requests || s.Accepted != success || s.Input != usage.Input || s.Output != usage.Output {
+		if s := r.Spent; s.Requests != stats.Requests || s.Accepted != success || s.Input != usage.Input || s.Output != usage.Output {
 			t.Errorf("spent %+v", s)
 		}
 	})

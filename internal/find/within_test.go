@@ -32,13 +32,13 @@ func TestSearchesStayWithinTheirForecasts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if most := forecast.Most; found.Spent.Accepted > most.Calls || found.Spent.Tokens() > most.Tokens {
+				if most := forecast.Max; found.Spent.Accepted > most.Requests || found.Spent.Tokens() > most.Tokens {
 					t.Errorf("%+v were spent, of %+v at most", found.Spent, most)
 				}
-				if usual := forecast.Usual; found.Spent.Tokens() > 10*usual.Tokens {
+				if usual := forecast.Typical; found.Spent.Tokens() > 10*usual.Tokens {
 					t.Errorf("%+v were spent, and %+v are usual", found.Spent, usual)
 				}
-				t.Logf("%d calls, %d tokens; usually %+v", found.Spent.Accepted, found.Spent.Tokens(), forecast.Usual)
+				t.Logf("%d calls, %d tokens; usually %+v", found.Spent.Accepted, found.Spent.Tokens(), forecast.Typical)
 
 				swept, err := find.EstimateSweep(c)
 				if err != nil {
@@ -46,7 +46,7 @@ func TestSearchesStayWithinTheirForecasts(t *testing.T) {
 				}
 				time.Sleep(time.Hour) // till the buckets are full
 				s, err := find.Sweep(t.Context(), c)
-				if most := swept.Most; err != nil || s.Spent.Accepted > most.Calls || s.Spent.Tokens() > most.Tokens {
+				if most := swept.Max; err != nil || s.Spent.Accepted > most.Requests || s.Spent.Tokens() > most.Tokens {
 					t.Errorf("%+v were spent by a sweep, of %+v at most: %v", s.Spent, most, err)
 				}
 			})

@@ -23,10 +23,10 @@ func (r *Result) Line() string {
 		}
 	}
 	if r.BucketOfOne {
-		parts = append(parts, "two calls at once are refused however seldom they come: no number of workers without a pace is safe, only sluice run uses this limit")
+		parts = append(parts, "two requests at once are rejected at any rate: no number of workers without a pace is safe, and only sluice run uses this limit")
 	}
-	if s := r.Soak; s.Calls > 0 {
-		parts = append(parts, fmt.Sprintf("soak %s, %s refused", prose.Count(s.Calls, "call"), prose.Group(s.Refused)))
+	if s := r.Soak; s.Requests > 0 {
+		parts = append(parts, fmt.Sprintf("soak %s, %s rejected", prose.Count(s.Requests, "request"), prose.Group(s.Rejected)))
 	}
 	return strings.Join(append(parts, r.Spent.Words(r.Took)), "; ")
 }
@@ -35,17 +35,17 @@ func (r *Result) Line() string {
 func (r *Result) answer() string {
 	switch high := prose.Count(r.High, "worker"); {
 	case r.Error == "" && r.Workers == 0:
-		return "0 workers: even one call at a time is refused"
+		return "0 workers: even one request at a time is rejected"
 	case r.Error == "":
 		return prose.Count(r.Workers, "worker")
 	case r.Workers > 0:
 		return "stopped early: " + prose.Count(r.Workers, "worker") + " were safe"
 	case r.High > r.Low && (r.Low > 0 || r.High < r.Settings.MaxWorkers):
-		return fmt.Sprintf("stopped early: the answer lies between %s and %s", prose.Group(r.Low), high)
+		return fmt.Sprintf("stopped early: the number lies between %s and %s", prose.Group(r.Low), high)
 	case r.High > 0 && r.High == r.Low:
-		return "stopped early: the answer is at most " + high
+		return "stopped early: the number is at most " + high
 	}
-	return "stopped early: nothing is known of the answer"
+	return "stopped early: the number is unknown"
 }
 
 // why is the reason why the answer is not higher.
@@ -53,9 +53,9 @@ func (r *Result) why() string {
 	slots := r.Findings.Limits[limits.Concurrency]
 	switch r.Bound {
 	case BoundConcurrency:
-		return fmt.Sprintf("%s at once, more are refused (%s)", prose.Number(slots.Value), slots.source())
+		return fmt.Sprintf("%s at once, more are rejected (%s)", prose.Number(slots.Value), slots.source())
 	case BoundQueue:
-		return fmt.Sprintf("the server answers %s at once and lets the rest wait (%s)", prose.Number(slots.Value), slots.source())
+		return fmt.Sprintf("the server handles %s at once and queues the rest (%s)", prose.Number(slots.Value), slots.source())
 	case BoundRequests, BoundTokens:
 		return r.busy()
 	case BoundCertified:
@@ -65,9 +65,9 @@ func (r *Result) why() string {
 		}
 		return text
 	case BoundSoak:
-		return "more were refused when they ran with real calls"
+		return "more were rejected when they ran with real requests"
 	case BoundNothing:
-		return "even one call at a time is refused"
+		return "even one request at a time is rejected"
 	}
 	return fmt.Sprintf("no more than --max-workers %s were tried", prose.Group(r.Settings.MaxWorkers))
 }
@@ -95,7 +95,7 @@ func (r *Result) busy() string {
 	if b.Dimension != limits.Requests {
 		text += ", " + prose.Number(b.Cost) + " tokens"
 	}
-	text += fmt.Sprintf(" and %s a call keep %s busy", exactly(r.Findings.Latency.Mean), prose.Number(b.Busy))
+	text += fmt.Sprintf(" and %s a request keep %s busy", exactly(r.Findings.Latency.Mean), prose.Number(b.Busy))
 	if margin := marginWords(b.Margin); margin != "" {
 		text += fmt.Sprintf(", less %s margin", margin)
 	}
@@ -114,7 +114,7 @@ func (r *Result) beside(d limits.Dimension) string {
 	case f.Source == limits.SourceAtLeast:
 		return fmt.Sprintf("at least %s %s", prose.Number(math.Floor(f.Value)), perTime(d))
 	case d == limits.Concurrency && r.Findings.Queue:
-		return fmt.Sprintf("the server answers %s", f.per(d))
+		return fmt.Sprintf("the server handles %s", f.per(d))
 	case d == limits.Concurrency:
 		return "at most " + f.per(d)
 	}
@@ -164,7 +164,7 @@ func marginWords(m float64) string {
 
 // Words says what a search used.
 func (s Spent) Words(took time.Duration) string {
-	parts := []string{prose.Count(s.Calls, "call"), prose.Thousands(s.Tokens()) + " tokens"}
+	parts := []string{prose.Count(s.Requests, "request"), prose.Thousands(s.Tokens()) + " tokens"}
 	if s.Cost != nil {
 		parts = append(parts, prose.Dollars(*s.Cost))
 	}
@@ -202,7 +202,7 @@ func (r *SweepResult) Line(stopped bool) string {
 	}
 	switch {
 	case refused != nil:
-		text += fmt.Sprintf("; %s had %s of %s refused", prose.Count(refused.Workers, "worker"), prose.Group(refused.RateLimited), prose.Count(refused.Prompts, "call"))
+		text += fmt.Sprintf("; %s had %s of %s rejected", prose.Count(refused.Workers, "worker"), prose.Group(refused.RateLimited), prose.Count(refused.Prompts, "request"))
 	case r.Recommended == r.Settings.MaxWorkers:
 		text += fmt.Sprintf("; no more than --max-workers %s were tried", prose.Group(r.Settings.MaxWorkers))
 	}

@@ -2,7 +2,10 @@
 package pricing
 
 import (
+	"errors"
 	"math"
+	"strconv"
+	"strings"
 
 	"github.com/sluice-llm/sluice/limits"
 )
@@ -11,6 +14,20 @@ import (
 type Rate struct {
 	Input  float64 `json:"input"`
 	Output float64 `json:"output"`
+}
+
+// maxRate is the largest price, so that sums can be compared.
+const maxRate = 1e6
+
+// ParseRate reads IN/OUT, such as 0.15/0.60: the prices of input and output tokens.
+func ParseRate(text string) (Rate, error) {
+	in, out, _ := strings.Cut(text, "/")
+	input, wrong := strconv.ParseFloat(in, 64)
+	output, alsoWrong := strconv.ParseFloat(out, 64)
+	if wrong != nil || alsoWrong != nil || !(input >= 0 && input <= maxRate && output >= 0 && output <= maxRate) {
+		return Rate{}, errors.New("want two prices in USD per million tokens, such as 0.15/0.60")
+	}
+	return Rate{Input: input, Output: output}, nil
 }
 
 // Price is what a model costs at a provider. It must not be changed once it is used.

@@ -219,7 +219,7 @@ func (item *row) parse(line []byte, text bool) *rows.Problem {
 	}
 	if !s.End() {
 		return &rows.Problem{Text: fmt.Sprintf("broken JSON at byte %d", min(s.Offset(), len(line)-1)+1),
-			Hint: "an item is a JSON object, or plain text; --format text takes lines as they are"}
+			Hint: "write the item as a JSON object, or as a JSON string if its text begins with {"}
 	}
 	item.raw = jsonscan.AppendCompact(nil, line)
 	item.values.item = string(item.raw)

@@ -23,7 +23,7 @@ type Result struct {
 	Rows         []Row      `json:"rows"`
 	Parts        []Part     `json:"parts"`
 	LeftOut      []Omission `json:"left_out"`
-	Calls        int64      `json:"calls"`                   // that the pool counted
+	Requests     int64      `json:"requests"`                // that the pool counted
 	Seen         int64      `json:"seen"`                    // by the provider
 	Events       string     `json:"events,omitempty"`        // the events file, if the caller sets it
 	Deadlock     string     `json:"deadlock,omitempty"`      // with the stacks of all goroutines
@@ -66,7 +66,7 @@ func (t *Threshold) holds(x float64) bool {
 type Part struct {
 	Name       string   `json:"name"`
 	TookMS     int64    `json:"took_ms"`
-	Calls      int      `json:"calls"` // that began: completed, cancelled on purpose and failed
+	Requests   int      `json:"requests"` // that began: completed, cancelled on purpose and failed
 	Completed  int      `json:"completed"`
 	Cancelled  int      `json:"cancelled"`
 	Failed     int      `json:"failed"`
@@ -95,7 +95,7 @@ type tally struct {
 
 // add adds a part.
 func (t *tally) add(o *tally) {
-	t.Calls += o.Calls
+	t.Requests += o.Requests
 	t.Completed += o.Completed
 	t.Cancelled += o.Cancelled
 	t.Dropped += o.Dropped
@@ -155,7 +155,7 @@ func (r *run) result(m pool.Metrics) *Result {
 	defer r.mu.Unlock()
 	res := &Result{
 		Level: r.cfg.Level, Slots: r.cfg.Slots, Seed: r.cfg.Seed, DurationMS: r.cfg.Duration.Milliseconds(), TookMS: time.Since(r.start).Milliseconds(),
-		Outcome: "ok", Missed: []string{}, Parts: []Part{}, LeftOut: append([]Omission{}, r.leftOut...), Calls: m.Calls,
+		Outcome: "ok", Missed: []string{}, Parts: []Part{}, LeftOut: append([]Omission{}, r.leftOut...), Requests: m.Calls,
 		Deadlock: r.deadlock, Panic: r.panicked,
 	}
 	if e := r.cfg.Endpoint; e != nil {
@@ -214,8 +214,8 @@ func (r *run) rows(res *Result, all *tally, peak int) (rows []Row) {
 		add("calls_at_once", "", new(float64(peak)), &Threshold{"<=", float64(r.cfg.Slots)}, "")
 	}
 	add("max_wait", "s", new(all.longest.Seconds()), &r.level.maxWait, "")
-	meant := all.Calls - all.Cancelled
-	add("completion", "%", share(100*float64(all.Completed), float64(meant)), &r.level.completion, "%d of %d calls that nobody cancelled", all.Completed, meant)
+	meant := all.Requests - all.Cancelled
+	add("completion", "%", share(100*float64(all.Completed), float64(meant)), &r.level.completion, "%d of %d requests that were not cancelled", all.Completed, meant)
 	add("slots_in_use", "", share(all.used, all.slots), &Threshold{">=", 0.9}, "")
 	add("mean_wait", "s", share(all.total.Seconds(), float64(all.waits)), r.level.meanWait, "")
 	switch r.level.name {
@@ -231,7 +231,7 @@ func (r *run) rows(res *Result, all *tally, peak int) (rows []Row) {
 	}
 	add("jain_index", "", all.Jain, &Threshold{">=", 0.9}, "")
 	add("starvation", "", all.Starvation, &Threshold{"<=", 20}, "")
-	add("metric_drift", "", new(float64(res.Calls-res.Seen)), whole(none), "%d calls counted, %d seen by the provider", res.Calls, res.Seen)
+	add("metric_drift", "", new(float64(res.Requests-res.Seen)), whole(none), "%d requests counted, %d seen by the provider", res.Requests, res.Seen)
 	if all.Arrived > 0 {
 		add("dropped_arrivals", "", new(float64(all.Dropped)), nil, "of %d", all.Arrived)
 	}

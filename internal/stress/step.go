@@ -218,7 +218,7 @@ func (s *step) call(ctx context.Context, m *pool.Member, after afterAttempt) err
 		s.longest = max(s.longest, now.Sub(since))
 	}
 	s.mu.Lock()
-	s.Calls++
+	s.Requests++
 	s.mu.Unlock()
 	_, err := m.Do(ctx, sluice.Call{
 		ID: m.ID() + "/" + strconv.FormatUint(n, 10), Lane: r.endpoint.Target.Model, Cost: estimate.Cost,
@@ -287,7 +287,7 @@ func (s *step) fail(err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Calls++
+	s.Requests++
 	s.failedLocked(err)
 }
 

@@ -54,7 +54,7 @@ type Progress struct {
 	Slots     int    `json:"slots"`
 	Active    int    `json:"active"`
 	Waiting   int    `json:"waiting"`
-	Calls     int64  `json:"calls"`
+	Requests  int64  `json:"requests"`
 	Members   int    `json:"members"`
 	Metrics   string `json:"-"` // in one line
 }
@@ -91,7 +91,7 @@ var ErrInterrupted = errors.New("interrupted")
 type UnreachableError struct{ Err error }
 
 // Error returns the error of the first call.
-func (e *UnreachableError) Error() string { return "the first call of all: " + e.Err.Error() }
+func (e *UnreachableError) Error() string { return "the first request: " + e.Err.Error() }
 
 // Unwrap returns the error of the first call.
 func (e *UnreachableError) Unwrap() error { return e.Err }

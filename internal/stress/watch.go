@@ -76,7 +76,7 @@ func (r *run) standing(now time.Time, m pool.Metrics) Progress {
 	defer r.mu.Unlock()
 	p := Progress{
 		ElapsedMS: now.Sub(r.start).Milliseconds(), TotalMS: r.cfg.Duration.Milliseconds(),
-		Slots: m.Slots, Active: m.Active, Waiting: m.Waiting, Calls: m.Calls, Members: m.Members, Metrics: m.String(),
+		Slots: m.Slots, Active: m.Active, Waiting: m.Waiting, Requests: m.Calls, Members: m.Members, Metrics: m.String(),
 	}
 	if r.now != nil {
 		p.Part, p.N, p.Of = r.now.Name, r.now.n, len(r.level.parts)
@@ -187,7 +187,7 @@ func (p *progress) look(r *run, snap sluice.Snapshot, m pool.Metrics) string {
 	if paused || backoff || m.Active >= r.cfg.Slots {
 		p.idle = 0
 	}
-	why := fmt.Sprintf("for %s nothing moved: %d calls of members wait, %d in the scheduler, %d members in the queue; %d slots are free",
+	why := fmt.Sprintf("for %s nothing moved: %d requests of members wait, %d in the scheduler, %d members in the queue; %d slots are free",
 		snap.At.Sub(p.since).Round(time.Second/10), m.Waiting, inLane, m.Queued, max(free, r.cfg.Slots-m.Active))
 	switch {
 	case p.dead >= int(standstill/lookEvery):
