@@ -6,14 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	_ "time/tzdata" // as the binary has it
 
 	"github.com/sluice-llm/sluice/internal/cli"
-	"github.com/sluice-llm/sluice/internal/suite"
 )
 
 // explain runs the command over one line of JSON.

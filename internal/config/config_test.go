@@ -14,7 +14,6 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
-	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/limits"
 )
 
