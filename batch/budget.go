@@ -71,10 +71,10 @@ const (
 
 // Used is what a run used of one of its bounds.
 type Used struct {
-	What  Limited `json:"cap"`
-	Unit  string  `json:"unit"` // usd, tokens, seconds, items or share
-	Limit float64 `json:"limit"`
-	Used  float64 `json:"used"`
+	What  Limited `json:"cap"`   // `max_cost`, `max_total_tokens`, `deadline` or `max_failures`.
+	Unit  string  `json:"unit"`  // `usd`, `tokens`, `seconds`, `items` or `share`.
+	Limit float64 `json:"limit"` // Value of the limit.
+	Used  float64 `json:"used"`  // Used amount.
 }
 
 // String says so in words.

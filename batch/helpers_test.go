@@ -82,7 +82,9 @@ func (f files) results(t testing.TB) map[string]result {
 	all := make(map[string]result)
 	for line := range bytes.Lines(b) {
 		var r result
-		if err := json.Unmarshal(line, &r); err != nil {
+		d := json.NewDecoder(bytes.NewReader(line))
+		d.DisallowUnknownFields() // so that the type, and with it the reference, has all fields
+		if err := d.Decode(&r); err != nil {
 			t.Fatalf("output line %q: %v", line, err)
 		}
 		if _, twice := all[r.CustomID]; twice {
@@ -95,34 +97,39 @@ func (f files) results(t testing.TB) map[string]result {
 
 // result is a line of the output, as a reader of OpenAI batch files sees it.
 type result struct {
-	ID       string `json:"id"`
-	CustomID string `json:"custom_id"`
+	ID       string `json:"id"`        // ID of the result.
+	CustomID string `json:"custom_id"` // ID of the item.
 	Response *struct {
-		StatusCode int             `json:"status_code"`
-		RequestID  string          `json:"request_id"`
-		Body       json.RawMessage `json:"body"`
-	} `json:"response"`
+		StatusCode int             `json:"status_code"` // HTTP status.
+		RequestID  string          `json:"request_id"`  // Request ID.
+		Body       json.RawMessage `json:"body"`        // Body of the response.
+	} `json:"response"` // Response.
 	Error *struct {
-		Code    string `json:"code"`
-		Message string `json:"message"`
-	} `json:"error"`
+		Code    string `json:"code"`    // Kind of the failure.
+		Message string `json:"message"` // Error message, without keys.
+	} `json:"error"` // Failure, if the item failed.
 	Sluice struct {
-		Input        string   `json:"input"`
-		Attempts     int      `json:"attempts"`
-		Throttles    int      `json:"throttles"`
-		WaitMS       int      `json:"wait_ms"`
-		QueuedMS     int      `json:"queued_ms"`
-		CooldownMS   int      `json:"cooldown_ms"`
-		BackoffMS    int      `json:"backoff_ms"`
-		LatencyMS    int      `json:"latency_ms"`
-		InputTokens  int      `json:"input_tokens"`
-		OutputTokens int      `json:"output_tokens"`
-		CostUSD      *float64 `json:"cost_usd"`
-		Upstream     string   `json:"upstream"`
-		Kind         string   `json:"kind"`
-		Twin         string   `json:"twin"`
-		Cached       bool     `json:"cached"`
-	} `json:"sluice"`
+		Input        string          `json:"input"`               // Hash of the request.
+		Attempts     int             `json:"attempts"`            // Attempts, without rate-limited ones.
+		Throttles    int             `json:"throttles"`           // Rate-limited requests.
+		WaitMS       int             `json:"wait_ms"`             // Wait of the item.
+		QueuedMS     int             `json:"queued_ms"`           // Wait for a turn.
+		CooldownMS   int             `json:"cooldown_ms"`         // Wait in cooldowns.
+		BackoffMS    int             `json:"backoff_ms"`          // Wait in backoff.
+		LatencyMS    int             `json:"latency_ms"`          // Duration of the last attempt.
+		InputTokens  int             `json:"input_tokens"`        // Input tokens.
+		OutputTokens int             `json:"output_tokens"`       // Output tokens.
+		CostUSD      *float64        `json:"cost_usd"`            // Cost, if known.
+		Estimated    float64         `json:"cost_estimated_usd"`  // Estimated part of the cost.
+		Unpriced     int             `json:"unpriced_tool_calls"` // Tool calls without known prices.
+		Upstream     string          `json:"upstream"`            // Upstream, if there are several.
+		Via          string          `json:"via"`                 // `batch-api`, if the result is from a Batch API.
+		Batch        string          `json:"batch"`               // Batch ID of the provider.
+		Twin         string          `json:"twin"`                // Item whose result is copied.
+		Cached       bool            `json:"cached"`              // The result is from the cache.
+		Metadata     json.RawMessage `json:"metadata"`            // Fields of the input that are not sent.
+		Kind         string          `json:"kind"`                // `ok`, or the kind of the failure.
+	} `json:"sluice"` // Figures of Sluice.
 }
 
 // config returns a Config for files and an imitation.

@@ -17,11 +17,11 @@ import (
 
 // Preview is what a run would have before it.
 type Preview struct {
-	Total     int `json:"total"`                    // lines with a request
-	Done      int `json:"done"`                     // of those, recorded as done
-	Failed    int `json:"failed"`                   // of those, recorded as failed
-	Remaining int `json:"remaining"`                // lines that are not recorded yet
-	Twins     int `json:"equal_requests,omitempty"` // of those, the ones with the result of an equal request, with Dedupe
+	Total     int `json:"total"`                    // Items of the input.
+	Done      int `json:"done"`                     // Successful items of all runs.
+	Failed    int `json:"failed"`                   // Failed items of all runs.
+	Remaining int `json:"remaining"`                // Items without a result.
+	Twins     int `json:"equal_requests,omitempty"` // Remaining items with equal requests. With Dedupe.
 
 	Fields PromptFields `json:"-"` // of rows with a prompt
 

@@ -20,10 +20,10 @@ const oldest = 7
 
 // Engine is what an engine says of itself. What its user may not ask it is empty.
 type Engine struct {
-	Name    string `json:"name"`    // redis, valkey, or another of their kind
-	Version string `json:"version"` // such as 7.0.15
-	Mode    string `json:"mode"`    // standalone, sentinel or cluster
-	Durable bool   `json:"durable"` // it keeps an append-only file
+	Name    string `json:"name"`    // `redis`, `valkey` or another name.
+	Version string `json:"version"` // Version, such as `7.0.15`.
+	Mode    string `json:"mode"`    // `standalone`, `sentinel` or `cluster`.
+	Durable bool   `json:"durable"` // It keeps an append-only file.
 	known   bool   // it told whether it does
 }
 

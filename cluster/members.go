@@ -22,13 +22,13 @@ const (
 
 // Member is a process that shares an account's quota.
 type Member struct {
-	ID      string    `json:"id"`
-	Role    string    `json:"role"` // run, serve or worker
-	Host    string    `json:"host"`
-	PID     int       `json:"pid"`
-	Version string    `json:"version"`
-	Since   time.Time `json:"since"`   // by the engine's clock
-	SeenMS  int64     `json:"seen_ms"` // how long ago it said that it is there
+	ID      string    `json:"id"`      // ID of the instance.
+	Role    string    `json:"role"`    // `run`, `serve` or `worker`.
+	Host    string    `json:"host"`    // Host name.
+	PID     int       `json:"pid"`     // Process ID.
+	Version string    `json:"version"` // Version of Sluice.
+	Since   time.Time `json:"since"`   // Start of the instance. By the clock of Redis.
+	SeenMS  int64     `json:"seen_ms"` // Time since its last heartbeat.
 }
 
 // The keys of an account's members. Beside them stand those of its ledger.

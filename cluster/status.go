@@ -20,39 +20,39 @@ import (
 
 // Status is how the accounts on an engine stand.
 type Status struct {
-	URL      string          `json:"url"` // without password
-	At       time.Time       `json:"at"`  // by the engine's clock
-	Engine   Engine          `json:"engine"`
-	Accounts []AccountStatus `json:"accounts"`
+	URL      string          `json:"url"`      // URL of Redis without password.
+	At       time.Time       `json:"at"`       // Time of the data. By the clock of Redis.
+	Engine   Engine          `json:"engine"`   // Redis itself.
+	Accounts []AccountStatus `json:"accounts"` // Accounts that use this Redis.
 }
 
 // AccountStatus is how an account stands.
 type AccountStatus struct {
-	Account string       `json:"account"` // its name, or the beginning of its keys where that is not known
-	Members []Member     `json:"members"` // the eldest first
-	Lanes   []LaneStatus `json:"lanes"`
-	Format  string       `json:"format,omitempty"` // of its keys, where that is another than this program's: then no lanes are known
+	Account string       `json:"account"`          // Name of the account. The prefix of its keys if the name is unknown.
+	Members []Member     `json:"members"`          // Instances that use the account. The oldest first.
+	Lanes   []LaneStatus `json:"lanes"`            // State by lane.
+	Format  string       `json:"format,omitempty"` // Unsupported version of its keys. Then no lanes are known.
 }
 
 // LaneStatus is how a lane stands, as all members together see it.
 type LaneStatus struct {
-	Lane       string         `json:"lane"` // "" is all lanes of the account together
-	Open       int            `json:"in_flight"`
-	Slots      int            `json:"concurrency"` // how many may be in flight; 0 is no limit
-	Waiting    int            `json:"waiting"`     // members that wait for their turn
-	CooldownMS int64          `json:"cooldown_ms,omitempty"`
-	Why        string         `json:"cooldown_why,omitempty"`
-	Probing    bool           `json:"probing,omitempty"` // few calls go, to see whether more may
-	Budgets    []BudgetStatus `json:"limits"`
+	Lane       string         `json:"lane"`                   // Model; empty for all together.
+	Open       int            `json:"in_flight"`              // Requests in flight of all instances.
+	Slots      int            `json:"concurrency"`            // Allowed concurrency. 0 is unlimited.
+	Waiting    int            `json:"waiting"`                // Waiting instances.
+	CooldownMS int64          `json:"cooldown_ms,omitempty"`  // Remaining cooldown.
+	Why        string         `json:"cooldown_why,omitempty"` // Cause of the cooldown.
+	Probing    bool           `json:"probing,omitempty"`      // Requests test the end of a cooldown.
+	Budgets    []BudgetStatus `json:"limits"`                 // State by limit.
 }
 
 // BudgetStatus is one budget of a lane.
 type BudgetStatus struct {
-	Dimension string  `json:"dimension"` // such as rpm
-	Pace      float64 `json:"pace"`      // what flows in, per minute or per day as the dimension says
-	Level     float64 `json:"level"`     // at hand now; below zero: it was overdrawn
-	Cap       float64 `json:"cap"`       // at most at hand
-	Spent     float64 `json:"spent"`     // by all members, since there are keys
+	Dimension string  `json:"dimension"` // Name of the limit, such as `rpm`.
+	Pace      float64 `json:"pace"`      // Refill of the token bucket per minute or day.
+	Level     float64 `json:"level"`     // Fill of the token bucket; negative is a debt.
+	Cap       float64 `json:"cap"`       // Size of the token bucket.
+	Spent     float64 `json:"spent"`     // Amount used by all instances.
 }
 
 // lookScript reads an account at one instant. KEYS: those of its members, its record and leases; then record, leases and members

@@ -108,18 +108,18 @@ func (d Dimension) Field() string {
 
 // Limits is what a provider allows. A zero field is unknown, not unlimited. A negative one is an error.
 type Limits struct {
-	RPM         int           `json:"rpm,omitempty"`         // requests per minute
-	TPM         int           `json:"tpm,omitempty"`         // tokens per minute, input and output together
-	ITPM        int           `json:"itpm,omitempty"`        // input tokens per minute
-	OTPM        int           `json:"otpm,omitempty"`        // output tokens per minute
-	RPD         int           `json:"rpd,omitempty"`         // requests per day
-	TPD         int           `json:"tpd,omitempty"`         // tokens per day
-	Concurrency int           `json:"concurrency,omitempty"` // requests in flight
-	Burst       time.Duration `json:"burst,omitempty"`       // the refill that the provider's token buckets hold, for example 10 s of a minute's limit
+	RPM         int           `json:"rpm,omitempty"`         // Requests per minute.
+	TPM         int           `json:"tpm,omitempty"`         // Tokens per minute. Input and output together.
+	ITPM        int           `json:"itpm,omitempty"`        // Input tokens per minute.
+	OTPM        int           `json:"otpm,omitempty"`        // Output tokens per minute.
+	RPD         int           `json:"rpd,omitempty"`         // Requests per day.
+	TPD         int           `json:"tpd,omitempty"`         // Tokens per day.
+	Concurrency int           `json:"concurrency,omitempty"` // Requests in flight.
+	Burst       time.Duration `json:"burst,omitempty"`       // Size of token buckets, in nanoseconds of refill. For example 10 s of a minute's limit.
 
 	// Limits with a period that differs from a minute, in place of RPM and TPM.
-	Requests Window `json:"requests,omitzero"`
-	Tokens   Window `json:"tokens,omitzero"`
+	Requests Window `json:"requests,omitzero"` // Requests in another period, such as `100/10s`.
+	Tokens   Window `json:"tokens,omitzero"`   // Tokens in another period, such as `50000/30s`.
 }
 
 // At returns a pointer to the limit of a dimension; nil if it has none.
@@ -145,13 +145,13 @@ func (l *Limits) All() iter.Seq2[Dimension, *int] {
 
 // Each is a value for each dimension.
 type Each[T any] struct {
-	RPM         T `json:"rpm,omitempty" yaml:"rpm"`
-	TPM         T `json:"tpm,omitempty" yaml:"tpm"`
-	ITPM        T `json:"itpm,omitempty" yaml:"itpm"`
-	OTPM        T `json:"otpm,omitempty" yaml:"otpm"`
-	RPD         T `json:"rpd,omitempty" yaml:"rpd"`
-	TPD         T `json:"tpd,omitempty" yaml:"tpd"`
-	Concurrency T `json:"concurrency,omitempty" yaml:"concurrency"`
+	RPM         T `json:"rpm,omitempty" yaml:"rpm"`                 // Requests per minute.
+	TPM         T `json:"tpm,omitempty" yaml:"tpm"`                 // Tokens per minute.
+	ITPM        T `json:"itpm,omitempty" yaml:"itpm"`               // Input tokens per minute.
+	OTPM        T `json:"otpm,omitempty" yaml:"otpm"`               // Output tokens per minute.
+	RPD         T `json:"rpd,omitempty" yaml:"rpd"`                 // Requests per day.
+	TPD         T `json:"tpd,omitempty" yaml:"tpd"`                 // Tokens per day.
+	Concurrency T `json:"concurrency,omitempty" yaml:"concurrency"` // Requests in flight.
 }
 
 // At returns a pointer to the value of a dimension; nil if it has none.
@@ -203,21 +203,21 @@ const (
 
 // Limit is the value of a limit, and the evidence for it. The zero value is an unknown limit.
 type Limit struct {
-	Dimension Dimension `json:"dimension"`
-	Value     float64   `json:"value"` // per window of the dimension; 0 is unknown
-	Source    Source    `json:"source"`
-	At        time.Time `json:"at,omitzero"` // when the newest request was sent whose response is evidence for it
+	Dimension Dimension `json:"dimension"`   // Name of the limit, such as `rpm`.
+	Value     float64   `json:"value"`       // Value of the limit. Per window of the dimension; 0 is unknown.
+	Source    Source    `json:"source"`      // Origin of the value, such as `header`.
+	At        time.Time `json:"at,omitzero"` // Time of the measurement. The start of the newest request whose response is evidence.
 
 	// Confidence is from 0 to 1, as of At. A configured limit and one that headers show has 1. Every other value is exceeded as a test, a time
 	// after it was last met, that is longer the higher the confidence is.
-	Confidence float64 `json:"confidence"`
+	Confidence float64 `json:"confidence"` // Confidence from 0 to 1.
 }
 
 // Claims are the values of one limit by their sources, side by side. 0 is unknown.
 type Claims struct {
-	Configured int64 `json:"configured,omitempty"`
-	Published  int64 `json:"published,omitempty"` // by the provider's API of rate limits
-	Observed   int64 `json:"observed,omitempty"`  // in responses
+	Configured int64 `json:"configured,omitempty"` // Configured value.
+	Published  int64 `json:"published,omitempty"`  // Value from the provider's API.
+	Observed   int64 `json:"observed,omitempty"`   // Value from responses.
 }
 
 // Add notes the value that a source gives.

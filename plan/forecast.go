@@ -15,39 +15,39 @@ import (
 
 // Forecast is the result of a Scenario. As JSON it is what sluice plan --simulate prints.
 type Forecast struct {
-	Client     Client  `json:"client"`
-	Time       Seconds `json:"time_s"`            // from the start to the last response, or to the end of the simulation
-	Stopped    string  `json:"stopped,omitempty"` // why it ended before all calls were done; "" when they were
-	Throughput float64 `json:"throughput_rpm"`    // calls answered per minute
+	Client     Client  `json:"client"`            // Known limits at the start.
+	Time       Seconds `json:"time_s"`            // Duration, if known. Until the last response, or the end of the simulation.
+	Stopped    string  `json:"stopped,omitempty"` // Reason for an early end. "" if all requests finished.
+	Throughput float64 `json:"throughput_rpm"`    // Successful requests per minute.
 	Tally
-	Cost    *float64   `json:"cost_usd,omitempty"` // of the answered calls, if the caller sets it
-	Peak    int        `json:"peak_in_flight"`
-	Quotas  []QuotaUse `json:"quotas"`     // the most used first
-	Wait    Spread     `json:"wait_ms"`    // of calls, from asking to be sent to being sent, all tries together
-	Latency Spread     `json:"latency_ms"` // of responses, from sending to the last byte
+	Cost    *float64   `json:"cost_usd,omitempty"` // Cost, if known. The caller sets it.
+	Peak    int        `json:"peak_in_flight"`     // Maximum requests in flight.
+	Quotas  []QuotaUse `json:"quotas"`             // Use by limit. The most used first.
+	Wait    Spread     `json:"wait_ms"`            // Waits of requests. Over all attempts.
+	Latency Spread     `json:"latency_ms"`         // Durations of requests. Until the last byte.
 
-	WithinDeadline *int `json:"requests_within_deadline,omitempty"` // if the caller sets it; see Within
+	WithinDeadline *int `json:"requests_within_deadline,omitempty"` // Requests within the deadline. The caller sets it; see Within.
 
-	Jitter float64 `json:"jitter"` // of the Scenario's provider, as Seed
-	Seed   uint64  `json:"seed"`
-	Plot   string  `json:"plot,omitempty"` // the file of the chart, if the caller sets it
+	Jitter float64 `json:"jitter"`         // Variation of latencies.
+	Seed   uint64  `json:"seed"`           // Seed of the simulation.
+	Plot   string  `json:"plot,omitempty"` // Path of the chart. The caller sets it.
 
 	Timeline `json:"-"`
 }
 
 // Client is what the client knows of the limits at the start: those of flags, and those that responses correct.
 type Client struct {
-	Configured map[string]float64 `json:"configured"`
-	BeginsWith map[string]float64 `json:"begins_with"`
+	Configured map[string]float64 `json:"configured"`  // Configured limits by name.
+	BeginsWith map[string]float64 `json:"begins_with"` // Initial limits by name.
 }
 
 // Tally counts calls, and the tries to send them.
 type Tally struct {
-	Completed int    `json:"completed"`
-	Failed    int    `json:"failed"`
-	Tries     int    `json:"tries"`
-	Throttled int    `json:"throttled"`             // tries that were rejected for the time being,
-	Refused   Counts `json:"throttled_by,omitzero"` // by the limit that was met; AnyDimension is a storm or an overload
+	Completed int    `json:"completed"`             // Successful requests.
+	Failed    int    `json:"failed"`                // Failed requests.
+	Tries     int    `json:"tries"`                 // Attempts, with rate-limited ones.
+	Throttled int    `json:"throttled"`             // Rate-limited requests.
+	Refused   Counts `json:"throttled_by,omitzero"` // Rate-limited requests by limit. AnyDimension is a storm or an overload.
 
 	Input, Output int64 `json:"-"` // tokens of the answered calls
 }
@@ -108,11 +108,11 @@ func (f *Forecast) Within(d time.Duration) int {
 
 // QuotaUse is how much of one of the provider's limits was used.
 type QuotaUse struct {
-	Dimension limits.Dimension `json:"dimension"`
-	Limit     int              `json:"limit"`          // per minute, or per day
-	Spent     float64          `json:"used"`           // over the whole time
-	Share     float64          `json:"share"`          // that, of all the limit let through in the time, its burst included
-	Busiest   float64          `json:"busiest_minute"` // the maximum in one minute, counted from the start
+	Dimension limits.Dimension `json:"dimension"`      // Name of the limit, such as `rpm`.
+	Limit     int              `json:"limit"`          // Value of the limit. Per minute or day.
+	Spent     float64          `json:"used"`           // Used amount.
+	Share     float64          `json:"share"`          // Used share of the allowed amount. The burst is allowed too.
+	Busiest   float64          `json:"busiest_minute"` // Largest amount in one minute. Counted from the start.
 }
 
 // Step is what happened in one part of the time.
@@ -127,10 +127,10 @@ const MaxSteps = 512
 
 // Spread is how a time was spread over calls. Percentiles are within 2 %.
 type Spread struct {
-	Mean Millis `json:"mean"`
-	P50  Millis `json:"p50"`
-	P95  Millis `json:"p95"`
-	Max  Millis `json:"max"`
+	Mean Millis `json:"mean"` // Mean.
+	P50  Millis `json:"p50"`  // Median, within 2 %.
+	P95  Millis `json:"p95"`  // 95th percentile, within 2 %.
+	Max  Millis `json:"max"`  // Maximum.
 }
 
 // Millis is a duration that JSON has as a number of milliseconds, to the microsecond.

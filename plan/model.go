@@ -12,14 +12,14 @@ import (
 // requests a minute make four open calls, which come to 120 requests a minute. It stands here beside Workers, which
 // keep all limits.
 type CapModel struct {
-	ParallelCalls int     `json:"cap_model_calls"`                // max(1, trunc(cap × margin)), or max(1, trunc(RPM/60 × latency × margin)) without a cap
-	ParallelNodes int     `json:"cap_model_nodes"`                // max(1, trunc(ParallelCalls / graphs)): nodes of each graph
-	PerMinute     float64 `json:"cap_model_throughput_rpm"`       // min(RPM, TPM / tokens, cap / latency × 60) × margin, in requests
-	MaxTokens     int     `json:"cap_model_max_tokens,omitempty"` // TPM / 4, for each graph; 0 when TPM is unknown
+	ParallelCalls int     `json:"cap_model_calls"`                // Concurrency by the rule of thumb. max(1, trunc(cap × margin)), or max(1, trunc(RPM/60 × latency × margin)) without a cap.
+	ParallelNodes int     `json:"cap_model_nodes"`                // Concurrency per process by the rule of thumb. max(1, trunc(ParallelCalls / graphs)).
+	PerMinute     float64 `json:"cap_model_throughput_rpm"`       // Throughput by the rule of thumb. min(RPM, TPM / tokens, cap / latency × 60) × margin, in requests.
+	MaxTokens     int     `json:"cap_model_max_tokens,omitempty"` // Quarter of the tokens per minute. For each graph; 0 if TPM is unknown.
 
-	OffersRequests float64            `json:"cap_model_offers_rpm"` // by ParallelCalls workers without a pace
-	OffersTokens   float64            `json:"cap_model_offers_tpm"`
-	Breaks         []limits.Dimension `json:"cap_model_breaks,omitempty"` // limits that these workers exceed
+	OffersRequests float64            `json:"cap_model_offers_rpm"`       // Requests per minute at that concurrency.
+	OffersTokens   float64            `json:"cap_model_offers_tpm"`       // Tokens per minute at that concurrency.
+	Breaks         []limits.Dimension `json:"cap_model_breaks,omitempty"` // Limits that this concurrency exceeds.
 }
 
 // capModel is the rule of thumb for a plan's workload, by the tokens that are used; nil when the limits do not determine it. The order

@@ -56,17 +56,17 @@ type Plan struct {
 	Limits   sluice.Limits `json:"-"`
 	Workload Workload      `json:"-"` // with the assumed values filled in
 
-	Load    `json:"workload"`
-	Assumed []Assumption `json:"assumed,omitempty"` // the values that nobody stated
+	Load    `json:"workload"` // Requests of the plan.
+	Assumed []Assumption      `json:"assumed,omitempty"` // Assumed values.
 	Clients
 	Pace
-	BatchAPI *BatchAPI `json:"batch_api,omitempty"` // nil: the provider has none with a known price
+	BatchAPI *BatchAPI `json:"batch_api,omitempty"` // The same requests by Batch API. Nil: the provider has none with a known price.
 	Charging
 
 	*CapModel // the usual rule of thumb for the same limits; nil when they do not determine it
 
-	WithinDeadline *int `json:"requests_within_deadline,omitempty"` // nil: no Options.Deadline
-	WithinBudget   *int `json:"requests_within_budget,omitempty"`   // nil: no Options.MaxCost, or a price is missing
+	WithinDeadline *int `json:"requests_within_deadline,omitempty"` // Requests within the deadline. Nil: no Options.Deadline.
+	WithinBudget   *int `json:"requests_within_budget,omitempty"`   // Requests within the maximum cost. Nil: no Options.MaxCost, or a price is missing.
 
 	stated sluice.Limits                // Limits with the periods that were stated
 	orders [limits.NumDimensions]*order // nil: calls are all charged the same
@@ -74,20 +74,20 @@ type Plan struct {
 
 // Load is the workload of a Plan by its mean request.
 type Load struct {
-	Requests     int     `json:"requests,omitempty"` // 0 is without end
-	LatencyMS    float64 `json:"latency_ms"`
-	InputTokens  float64 `json:"input_tokens"` // used and paid for
-	OutputTokens float64 `json:"output_tokens"`
-	OtherModels  int     `json:"requests_for_other_models,omitempty"` // requests of the same file that are not planned; see Workload
+	Requests     int     `json:"requests,omitempty"`                  // Requests; missing if endless. 0 is endless.
+	LatencyMS    float64 `json:"latency_ms"`                          // Mean latency.
+	InputTokens  float64 `json:"input_tokens"`                        // Mean input tokens.
+	OutputTokens float64 `json:"output_tokens"`                       // Mean output tokens.
+	OtherModels  int     `json:"requests_for_other_models,omitempty"` // Requests for other models. They are of the same file, and not planned; see Workload.
 }
 
 // Clients is how many calls or workers fit the limits.
 type Clients struct {
-	Safety    float64 `json:"safety"`
-	Processes int     `json:"processes"`
+	Safety    float64 `json:"safety"`    // Share of limits that workers use.
+	Processes int     `json:"processes"` // Processes that share the slots.
 
 	// Slots are the open calls that a paced client needs so that only its pace delays it, at most the provider's cap.
-	Slots int `json:"slots"`
+	Slots int `json:"slots"` // Concurrency that a paced client needs.
 
 	// Workers is how many loops that call again after each response, and keep to no pace, stay within all limits;
 	// Safety is their margin for calls that end sooner than the mean. At least 1; when WorkersSafe is false even that one
@@ -97,50 +97,50 @@ type Clients struct {
 	// Safe means that no minute sees more than its limit. A provider's bucket holds Limits.Burst, or if that is unknown a
 	// whole minute's refill. All workers start at once: a bucket that holds less than WorkersBurst refuses some of
 	// them, now and then.
-	Workers      int                `json:"workers"`
-	WorkersSafe  bool               `json:"workers_safe"`
-	Exceeded     []limits.Dimension `json:"workers_exceed,omitempty"`
-	WorkersBurst Seconds            `json:"workers_burst_seconds"`
+	Workers      int                `json:"workers"`                  // Unpaced workers within all limits.
+	WorkersSafe  bool               `json:"workers_safe"`             // These workers exceed no limit.
+	Exceeded     []limits.Dimension `json:"workers_exceed,omitempty"` // Limits that one worker exceeds.
+	WorkersBurst Seconds            `json:"workers_burst_seconds"`    // Required size of token buckets, in seconds of refill.
 
-	NodesPerProcess int `json:"nodes_per_process"` // Slots shared by the graphs, at least 1
+	NodesPerProcess int `json:"nodes_per_process"` // Concurrency of each process, at least 1.
 }
 
 // Pace is the speed of a paced client, and what its requests take and cost.
 type Pace struct {
-	Throughput float64 `json:"throughput_rpm"` // requests per minute in the long run
-	Binding    Binding `json:"binding"`
-	Bounds     []Bound `json:"bounds"` // the limits of Throughput, the tightest first; never empty
+	Throughput float64 `json:"throughput_rpm"` // Requests per minute in the long run.
+	Binding    Binding `json:"binding"`        // Limit that decides the throughput.
+	Bounds     []Bound `json:"bounds"`         // Throughput by limit. The tightest first; never empty.
 
 	// Time is from the first call to the last response: 0 without end. The buckets are full at first, and hold
 	// Limits.Burst, or else a second's refill; a day's budget is whole at first and refills all day.
-	Time Seconds `json:"time_s,omitzero"`
+	Time Seconds `json:"time_s,omitzero"` // Duration, if known.
 
 	// Cost and CostPerRequest are in USD; nil when a price is missing, Cost also without end.
-	Cost           *float64 `json:"cost_usd,omitempty"`
-	CostPerRequest *float64 `json:"cost_per_request_usd,omitempty"`
+	Cost           *float64 `json:"cost_usd,omitempty"`             // Cost, if known.
+	CostPerRequest *float64 `json:"cost_per_request_usd,omitempty"` // Mean cost of a request.
 }
 
 // Charging is how requests count against limits, in tokens per request.
 type Charging struct {
-	Charge         limits.Charge `json:"charge"`
-	ChargedTokens  float64       `json:"charged_tokens_per_request"`       // after the response. With limits.ChargeDeclared: max(input, max_tokens)
-	ReservedTokens float64       `json:"reserved_tokens_per_request"`      // before it
-	TooLarge       int           `json:"requests_above_a_limit,omitempty"` // requests that exceed a whole limit: the provider refuses them
+	Charge         limits.Charge `json:"charge"`                           // `declared` or `actual` tokens count.
+	ChargedTokens  float64       `json:"charged_tokens_per_request"`       // Tokens counted after the response. With limits.ChargeDeclared: max(input, max_tokens).
+	ReservedTokens float64       `json:"reserved_tokens_per_request"`      // Tokens counted before the response.
+	TooLarge       int           `json:"requests_above_a_limit,omitempty"` // Requests that exceed a whole limit.
 }
 
 // Bound is one limit, and the requests per minute that it allows.
 type Bound struct {
-	Dimension limits.Dimension `json:"dimension"`
-	Limit     int              `json:"limit"`               // per minute or per day, as Dimension says; for concurrency, open calls
-	Charged   float64          `json:"charged_per_request"` // of the limit, by one request on average; for concurrency 1
-	PerMinute float64          `json:"requests_per_minute"`
+	Dimension limits.Dimension `json:"dimension"`           // Name of the limit, such as `rpm`.
+	Limit     int              `json:"limit"`               // Value of the limit. Per minute or day, as Dimension says.
+	Charged   float64          `json:"charged_per_request"` // Mean amount per request. 1 for concurrency.
+	PerMinute float64          `json:"requests_per_minute"` // Allowed requests per minute.
 }
 
 // Binding is the limit that decides the throughput, and the one that would decide next.
 type Binding struct {
-	Dimension limits.Dimension `json:"dimension"`
-	Next      limits.Dimension `json:"next,omitempty"`        // AnyDimension: no other limit is known
-	Factor    float64          `json:"next_factor,omitempty"` // how many times the throughput Next allows
+	Dimension limits.Dimension `json:"dimension"`             // Name of the limit, such as `rpm`.
+	Next      limits.Dimension `json:"next,omitempty"`        // Next tightest limit. AnyDimension: no other limit is known.
+	Factor    float64          `json:"next_factor,omitempty"` // Its relative throughput.
 }
 
 // ResourceLimits are the plan's bounds on what runs at once: nodes of each graph, and open calls of all together. How

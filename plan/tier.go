@@ -38,13 +38,13 @@ func ForTier(t provider.Tier, by provider.Provider, w Workload, o Options) (Plan
 
 // BatchAPI is what a provider's Batch API makes of a plan.
 type BatchAPI struct {
-	Price          float64  `json:"price"` // of a request; a live one has 1
-	Cost           *float64 `json:"cost_usd,omitempty"`
-	CostPerRequest *float64 `json:"cost_per_request_usd,omitempty"`
-	Batches        int      `json:"batches,omitempty"` // for all requests
-	Requests       int      `json:"requests_per_batch,omitempty"`
-	Window         Seconds  `json:"window_s,omitzero"` // in which a batch ends; 0 is unknown
-	Source         string   `json:"source,omitempty"`
+	Price          float64  `json:"price"`                          // Price, relative to live.
+	Cost           *float64 `json:"cost_usd,omitempty"`             // Cost, if known.
+	CostPerRequest *float64 `json:"cost_per_request_usd,omitempty"` // Mean cost of a request.
+	Batches        int      `json:"batches,omitempty"`              // Batches.
+	Requests       int      `json:"requests_per_batch,omitempty"`   // Requests in each batch.
+	Window         Seconds  `json:"window_s,omitzero"`              // Maximum duration of a batch. 0 is unknown.
+	Source         string   `json:"source,omitempty"`               // Address of the source.
 }
 
 const (

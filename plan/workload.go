@@ -123,9 +123,9 @@ func (c Call) check() error {
 
 // Assumption is something that nobody said, and that a plan was made with.
 type Assumption struct {
-	What  string `json:"what"`  // as in the plan's JSON: latency, input_tokens, output_tokens, max_tokens
-	Value string `json:"value"` // with its unit, as people read it
-	Why   string `json:"why"`   // where it comes from
+	What  string `json:"what"`  // Name of the value, such as `latency`.
+	Value string `json:"value"` // Value with its unit.
+	Why   string `json:"why"`   // Reason for the assumption.
 }
 
 // demand is what calls need, summed up over them.

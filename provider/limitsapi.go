@@ -20,18 +20,18 @@ import (
 
 // AccountLimits are the rate limits of an account as the provider publishes them.
 type AccountLimits struct {
-	Provider string       `json:"provider"`
-	Part     string       `json:"part,omitempty"` // the id of the project or workspace that has the limits; "": the organization
-	At       time.Time    `json:"at"`             // when they were read
-	Groups   []LimitGroup `json:"groups"`
+	Provider string       `json:"provider"`       // Provider.
+	Part     string       `json:"part,omitempty"` // Project or workspace ID. "": the organization.
+	At       time.Time    `json:"at"`             // Time of the data. When they were read.
+	Groups   []LimitGroup `json:"groups"`         // Limits by group of models.
 }
 
 // LimitGroup is the limits that some models share, or those of another part of the API, such as its batches.
 type LimitGroup struct {
-	Name   string             `json:"name"`             // the model, or the provider's name for the kind of group, such as batch
-	Models []string           `json:"models,omitempty"` // all ids and aliases; none: the limits are not of model requests
-	Limits []limits.Limit     `json:"limits"`
-	Other  map[string]float64 `json:"other,omitempty"` // limits without a Dimension, by the provider's names, such as max_images_per_1_minute
+	Name   string             `json:"name"`             // Name of the group. The model, or the provider's name for the kind of group, such as batch.
+	Models []string           `json:"models,omitempty"` // Model IDs and aliases. None: the limits are not of model requests.
+	Limits []limits.Limit     `json:"limits"`           // Limits of the group.
+	Other  map[string]float64 `json:"other,omitempty"`  // Other limits, by the provider's names. They have no Dimension, such as max_images_per_1_minute.
 }
 
 // ByModel returns the limits of each model: of several limits of one dimension the lowest.

@@ -44,10 +44,10 @@ const (
 
 // Reason says how a verdict was reached.
 type Reason struct {
-	Rule  string `json:"rule"`            // the rule's name, such as "insufficient quota"
-	Field string `json:"field,omitempty"` // what it read: status, type, code, message, ...
-	Value string `json:"value,omitempty"` // what it found there, without keys
-	Also  string `json:"also,omitempty"`  // the other reading that the same error allows: "rate_limit: ..."
+	Rule  string `json:"rule"`            // Name of the rule; `no error` if none matched.
+	Field string `json:"field,omitempty"` // Part of the response, such as `code`.
+	Value string `json:"value,omitempty"` // Value of that part, without keys.
+	Also  string `json:"also,omitempty"`  // Second possible meaning.
 }
 
 // String returns the reason as one line.

@@ -130,11 +130,11 @@ func (s State) Ended() bool {
 
 // Problem is why a batch failed as a whole, or was not taken.
 type Problem struct {
-	Kind    ProblemKind    `json:"kind"`
-	Code    string         `json:"code,omitempty"`   // in the provider's words
-	Message string         `json:"message"`          // without keys
-	Lines   map[int]string `json:"lines,omitempty"`  // what is wrong with requests, by place from 0, where the provider says so
-	Tokens  int            `json:"tokens,omitempty"` // the enqueued tokens that it says it takes, for NoRoom; 0 if it does not say
+	Kind    ProblemKind    `json:"kind"`             // `no_room`, `too_large`, `invalid` or `broken`.
+	Code    string         `json:"code,omitempty"`   // Error code of the provider.
+	Message string         `json:"message"`          // Error message, without keys.
+	Lines   map[int]string `json:"lines,omitempty"`  // Errors of single requests, by position from 0.
+	Tokens  int            `json:"tokens,omitempty"` // Allowed enqueued tokens, for `no_room`. 0 if the provider does not say.
 }
 
 // ProblemKind says what can be done about it.

@@ -259,24 +259,24 @@ func (r *execRun) limitText(e sluice.Event) string {
 // execSummary is what a run came to, as --json prints it.
 type execSummary struct {
 	proc.Report
-	Dir     string `json:"state"`
-	Outcome string `json:"outcome"` // done, items_failed, interrupted, stopped, failed
-	Error   string `json:"error,omitempty"`
-	Hint    string `json:"hint,omitempty"`
+	Dir     string `json:"state"`           // Directory of the run.
+	Outcome string `json:"outcome"`         // `done`, `items_failed`, `stopped`, `interrupted` or `failed`.
+	Error   string `json:"error,omitempty"` // Reason for an early stop.
+	Hint    string `json:"hint,omitempty"`  // Next step.
 
-	First map[string]string `json:"first_failures,omitempty"` // by kind: the item and its message
+	First map[string]string `json:"first_failures,omitempty"` // First failures by kind.
 
 	// What follows is of this run.
-	Done         int      `json:"done_by_this_run"`
-	Attempts     int      `json:"attempts"`
-	Throttles    int      `json:"throttles"`
-	Pauses       int      `json:"pauses"`
-	InputTokens  int      `json:"input_tokens"`
-	OutputTokens int      `json:"output_tokens"`
-	WallMS       int64    `json:"wall_ms"`
-	CooldownMS   int64    `json:"cooldown_ms"` // over all items
-	Cost         *float64 `json:"cost_usd"`    // null where nothing said so
-	Costed       int      `json:"costed_items"`
+	Done         int      `json:"done_by_this_run"` // Successful items of this run.
+	Attempts     int      `json:"attempts"`         // Attempts, without rate-limited ones.
+	Throttles    int      `json:"throttles"`        // Rate-limited requests.
+	Pauses       int      `json:"pauses"`           // Pauses of this run.
+	InputTokens  int      `json:"input_tokens"`     // Input tokens.
+	OutputTokens int      `json:"output_tokens"`    // Output tokens.
+	WallMS       int64    `json:"wall_ms"`          // Duration of the run.
+	CooldownMS   int64    `json:"cooldown_ms"`      // Wait in cooldowns.
+	Cost         *float64 `json:"cost_usd"`         // Cost, if known.
+	Costed       int      `json:"costed_items"`     // Items with a known cost.
 }
 
 // conclude prints the summary of a run that returned err, and returns what the program ends with.

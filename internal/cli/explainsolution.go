@@ -37,29 +37,29 @@ func (v solution) resume() time.Time {
 
 // explanation is a solution as JSON. Fields are only ever added.
 type explanation struct {
-	Kind       sluice.Kind     `json:"kind"`
-	Scope      limits.Scope    `json:"scope"`
-	RetryAfter *float64        `json:"retry_after_s"`
-	ResetAt    *time.Time      `json:"reset_at"`
-	Dimension  *string         `json:"dimension"`
-	Limit      *int64          `json:"limit"`
-	Used       *int64          `json:"used"`
-	Requested  *int64          `json:"requested"`
-	TooLarge   bool            `json:"too_large"`
-	ProbeAfter *float64        `json:"probe_after_s"`
-	Action     string          `json:"action"`
-	Why        provider.Reason `json:"why"`
-	Message    string          `json:"message"`
-	ResumeAt   *time.Time      `json:"resume_at"`
-	Budgets    []budgetFigures `json:"limits,omitempty"`
+	Kind       sluice.Kind     `json:"kind"`             // `ok`, or the kind of the failure.
+	Scope      limits.Scope    `json:"scope"`            // Rejected object: `request`, `model`, `key`, `upstream` or `network`.
+	RetryAfter *float64        `json:"retry_after_s"`    // Wait that the provider asks for.
+	ResetAt    *time.Time      `json:"reset_at"`         // Reset of the usage window.
+	Dimension  *string         `json:"dimension"`        // Name of the limit, such as `rpm`.
+	Limit      *int64          `json:"limit"`            // Value of the limit.
+	Used       *int64          `json:"used"`             // Used amount.
+	Requested  *int64          `json:"requested"`        // Amount of the request.
+	TooLarge   bool            `json:"too_large"`        // The request exceeds the whole limit.
+	ProbeAfter *float64        `json:"probe_after_s"`    // Wait before a test request.
+	Action     string          `json:"action"`           // `pause`, `pause_until_reset`, `retry`, `fail`, `stop` or `none`.
+	Why        provider.Reason `json:"why"`              // Rule that decided.
+	Message    string          `json:"message"`          // Error message, without keys.
+	ResumeAt   *time.Time      `json:"resume_at"`        // Time when Sluice resumes.
+	Budgets    []budgetFigures `json:"limits,omitempty"` // Limits in headers.
 }
 
 // budgetFigures is a budget that headers state.
 type budgetFigures struct {
-	Dimension limits.Dimension `json:"dimension"`
-	Limit     int64            `json:"limit"`
-	Remaining *int64           `json:"remaining"`
-	FullAt    *time.Time       `json:"full_at"`
+	Dimension limits.Dimension `json:"dimension"` // Name of the limit, such as `rpm`.
+	Limit     int64            `json:"limit"`     // Value of the limit.
+	Remaining *int64           `json:"remaining"` // Remaining amount.
+	FullAt    *time.Time       `json:"full_at"`   // Time when the limit is full again.
 }
 
 func newExplanation(v solution) explanation {

@@ -271,57 +271,57 @@ func (s *status) drainLine() string {
 
 // statusLine is the status as one JSON line.
 type statusLine struct {
-	At        time.Time `json:"at"`
-	Total     int       `json:"total"`
-	Done      int       `json:"done"`
-	Failed    int       `json:"failed"`
-	InFlight  int       `json:"in_flight"`
-	Waiting   int       `json:"waiting"`
-	Throttles int       `json:"throttles"`
-	PerMin    float64   `json:"per_min"`
-	Binding   string    `json:"binding"`
-	Until     time.Time `json:"cooldown_until,omitzero"`
-	ETAms     *int64    `json:"eta_ms,omitempty"`
-	Input     int       `json:"input_tokens"`
-	Output    int       `json:"output_tokens"`
-	Draining  bool      `json:"draining"`
-	Rationed  int       `json:"waiting_for_cap,omitempty"`
-	Retrying  int       `json:"waiting_to_retry,omitempty"`
-	Outlook   string    `json:"outlook,omitempty"`
-	Cost      float64   `json:"cost_usd,omitempty"`
-	Estimated float64   `json:"cost_estimated_usd,omitempty"`
+	At        time.Time `json:"at"`                           // Time of the data.
+	Total     int       `json:"total"`                        // Items of the input.
+	Done      int       `json:"done"`                         // Successful items of all runs.
+	Failed    int       `json:"failed"`                       // Failed items of all runs.
+	InFlight  int       `json:"in_flight"`                    // Requests in flight.
+	Waiting   int       `json:"waiting"`                      // Waiting requests.
+	Throttles int       `json:"throttles"`                    // Rate-limited requests.
+	PerMin    float64   `json:"per_min"`                      // Items per minute.
+	Binding   string    `json:"binding"`                      // Binding limit.
+	Until     time.Time `json:"cooldown_until,omitzero"`      // End of the cooldown of the busiest lane.
+	ETAms     *int64    `json:"eta_ms,omitempty"`             // Expected remaining time.
+	Input     int       `json:"input_tokens"`                 // Input tokens.
+	Output    int       `json:"output_tokens"`                // Output tokens.
+	Draining  bool      `json:"draining"`                     // The run starts no requests.
+	Rationed  int       `json:"waiting_for_cap,omitempty"`    // Requests that wait for a spending cap.
+	Retrying  int       `json:"waiting_to_retry,omitempty"`   // Items in backoff.
+	Outlook   string    `json:"outlook,omitempty"`            // Usage windows of the agent.
+	Cost      float64   `json:"cost_usd,omitempty"`           // Cost, if known.
+	Estimated float64   `json:"cost_estimated_usd,omitempty"` // Estimated part of the cost.
 
-	Workers   *int `json:"workers,omitempty"` // of a distributed run
-	RedisAway bool `json:"redis_unreachable,omitempty"`
+	Workers   *int `json:"workers,omitempty"`           // Workers of a run with `--distribute`.
+	RedisAway bool `json:"redis_unreachable,omitempty"` // Redis does not respond.
 
-	Parts *partFigures `json:"parts,omitempty"` // of a run by way of a Batch API
+	Parts *partFigures `json:"parts,omitempty"` // Batches of `--batch`.
 
-	Lanes []laneStatus `json:"lanes"`
+	Lanes []laneStatus `json:"lanes"` // State by lane.
 }
 
 // laneStatus is a lane as programs read it.
 type laneStatus struct {
-	Lane      string         `json:"lane"`
-	InFlight  int            `json:"in_flight"`
-	Slots     int            `json:"concurrency"` // how many may be in flight now
-	Waiting   int            `json:"waiting"`
-	Oldest    time.Time      `json:"oldest,omitzero"`         // when the oldest open request was sent
-	Binding   string         `json:"binding,omitempty"`       // the limit that the next request waits for
-	Until     time.Time      `json:"cooldown_until,omitzero"` // when the pause of the lane ends
-	Why       string         `json:"cooldown_why,omitempty"`  // the kind of response that caused it
-	Throttles int            `json:"throttles"`
-	Budgets   []budgetStatus `json:"limits"`
+	Lane      string         `json:"lane"`                    // Model, or upstream and model.
+	InFlight  int            `json:"in_flight"`               // Requests in flight.
+	Slots     int            `json:"concurrency"`             // Allowed concurrency.
+	Waiting   int            `json:"waiting"`                 // Waiting requests.
+	Oldest    time.Time      `json:"oldest,omitzero"`         // Start of the oldest request in flight.
+	Binding   string         `json:"binding,omitempty"`       // Binding limit.
+	Until     time.Time      `json:"cooldown_until,omitzero"` // End of the cooldown.
+	Why       string         `json:"cooldown_why,omitempty"`  // Cause of the cooldown.
+	Throttles int            `json:"throttles"`               // Rate-limited requests.
+	Budgets   []budgetStatus `json:"limits"`                  // State by limit.
 }
 
 // budgetStatus is one limit of a lane and its level.
 type budgetStatus struct {
-	Dimension string  `json:"dimension"` // such as rpm
-	Limit     int64   `json:"limit"`
-	Source    string  `json:"source"`
-	Level     float64 `json:"level"`
-	Cap       float64 `json:"cap"`              // the highest level
-	Spent     float64 `json:"spent"`            // since the start
-	Shared    bool    `json:"shared,omitempty"` // with other clients: Level is unknown
+	Dimension string  `json:"dimension"`        // Name of the limit, such as `rpm`.
+	Limit     int64   `json:"limit"`            // Value of the limit.
+	Source    string  `json:"source"`           // Origin of the value, such as `header`.
+	Level     float64 `json:"level"`            // Fill of the token bucket; negative is a debt.
+	Cap       float64 `json:"cap"`              // Size of the token bucket.
+	Spent     float64 `json:"spent"`            // Amount used since the start.
+	Shared    bool    `json:"shared,omitempty"` // Other clients share the limit.
 	limits.Claims
 }
 

@@ -11,38 +11,43 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
+// registryList is the document of providers with their tiers.
+type registryList struct {
+	Providers []listedProvider `json:"providers"` // Providers with their published limits.
+}
+
 // listedProvider is a provider as a list in JSON has it.
 type listedProvider struct {
-	Name         string       `json:"name"`
-	Aliases      []string     `json:"aliases,omitempty"`
-	BaseURL      string       `json:"base_url,omitempty"`
-	BaseForm     string       `json:"base_form,omitempty"`
-	KeyEnv       []string     `json:"key_env,omitempty"`
-	KeyOptional  bool         `json:"key_optional"`
-	Dialect      string       `json:"dialect"`
-	Charge       string       `json:"charge"`
-	CountsCached bool         `json:"counts_cached"`
-	Models       []string     `json:"models,omitempty"`
-	Source       string       `json:"source,omitempty"`
-	Date         string       `json:"date,omitempty"`
-	Doubtful     bool         `json:"doubtful"`
-	Note         string       `json:"note,omitempty"`
-	Tiers        []listedTier `json:"tiers"`
+	Name         string       `json:"name"`                // Name for `--provider`.
+	Aliases      []string     `json:"aliases,omitempty"`   // Other names.
+	BaseURL      string       `json:"base_url,omitempty"`  // Address of the API.
+	BaseForm     string       `json:"base_form,omitempty"` // Form of your own address.
+	KeyEnv       []string     `json:"key_env,omitempty"`   // Variables with the key, in order.
+	KeyOptional  bool         `json:"key_optional"`        // The key can be missing.
+	Dialect      string       `json:"dialect"`             // Form of requests, such as `openai`.
+	Charge       string       `json:"charge"`              // `declared` or `actual` tokens count.
+	CountsCached bool         `json:"counts_cached"`       // Cached input counts against token limits.
+	Models       []string     `json:"models,omitempty"`    // Prefixes of model IDs.
+	Source       string       `json:"source,omitempty"`    // Address of the source.
+	Date         string       `json:"date,omitempty"`      // Date of the source.
+	Doubtful     bool         `json:"doubtful"`            // The source is doubtful or missing.
+	Note         string       `json:"note,omitempty"`      // Note.
+	Tiers        []listedTier `json:"tiers"`               // Published limits by tier.
 }
 
 // listedTier is a tier as a list in JSON has it. What is not known is left out.
 type listedTier struct {
-	Tier             string        `json:"tier"`
-	Models           []string      `json:"models,omitempty"`
-	Limits           sluice.Limits `json:"limits"`
-	PriceIn          *float64      `json:"price_in,omitempty"`
-	PriceOut         *float64      `json:"price_out,omitempty"`
-	LatencyMS        int64         `json:"latency_ms,omitempty"`
-	TokensPerRequest int           `json:"tokens_per_request,omitempty"`
-	Source           string        `json:"source,omitempty"`
-	Date             string        `json:"date,omitempty"`
-	Doubtful         bool          `json:"doubtful"`
-	Note             string        `json:"note,omitempty"`
+	Tier             string        `json:"tier"`                         // Tier.
+	Models           []string      `json:"models,omitempty"`             // Models, if not all.
+	Limits           sluice.Limits `json:"limits"`                       // Published limits.
+	PriceIn          *float64      `json:"price_in,omitempty"`           // US dollars per million input tokens.
+	PriceOut         *float64      `json:"price_out,omitempty"`          // US dollars per million output tokens.
+	LatencyMS        int64         `json:"latency_ms,omitempty"`         // Latency.
+	TokensPerRequest int           `json:"tokens_per_request,omitempty"` // Tokens per request.
+	Source           string        `json:"source,omitempty"`             // Address of the source.
+	Date             string        `json:"date,omitempty"`               // Date of the source.
+	Doubtful         bool          `json:"doubtful"`                     // The source is doubtful or missing.
+	Note             string        `json:"note,omitempty"`               // Note.
 }
 
 // unknownProvider is the error for a name that is nobody's.
@@ -95,9 +100,7 @@ func listRegistry(s *streams, r *provider.Registry, name, model string, asJSON b
 		return err
 	}
 	if asJSON {
-		list := struct {
-			Providers []listedProvider `json:"providers"`
-		}{[]listedProvider{}}
+		list := registryList{[]listedProvider{}}
 		for _, e := range published {
 			list.Providers = append(list.Providers, listed(e.Provider, e.tiers))
 		}

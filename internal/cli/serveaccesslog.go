@@ -16,26 +16,33 @@ import (
 
 // accessLine is one request in the access log.
 type accessLine struct {
-	Time      string `json:"time"` // when it ended
-	RequestID string `json:"request_id"`
-	Tenant    string `json:"tenant,omitempty"`
-	Model     string `json:"model,omitempty"`
-	Upstream  string `json:"upstream,omitempty"`
-	Endpoint  string `json:"endpoint,omitempty"`
-	Stream    bool   `json:"stream,omitempty"`
-	Status    int    `json:"status"`
-	Kind      string `json:"kind"`
-	Tries     int    `json:"tries"`
-	WaitMs    int64  `json:"wait_ms"`
-	FirstMs   int64  `json:"first_ms,omitempty"`
-	LatencyMs int64  `json:"latency_ms"`
+	Time      string `json:"time"`               // End of the request.
+	RequestID string `json:"request_id"`         // Request ID.
+	Tenant    string `json:"tenant,omitempty"`   // Tenant.
+	Model     string `json:"model,omitempty"`    // Model.
+	Upstream  string `json:"upstream,omitempty"` // Upstream of the last attempt.
+	Endpoint  string `json:"endpoint,omitempty"` // Path, such as `/v1/messages`.
+	Stream    bool   `json:"stream,omitempty"`   // The client asked for a stream.
+	Status    int    `json:"status"`             // HTTP status; 0 without a response.
+	Kind      string `json:"kind"`               // `ok`, `upstream_error`, `cut`, `client_gone`, or the gateway's reason of rejection.
+	Tries     int    `json:"tries"`              // Attempts, with rate-limited ones.
+	WaitMs    int64  `json:"wait_ms"`            // Wait of the request.
+	FirstMs   int64  `json:"first_ms,omitempty"` // Time until the response starts.
+	LatencyMs int64  `json:"latency_ms"`         // Duration of the request.
 
-	InputTokens  int      `json:"input_tokens"`
-	CachedTokens int      `json:"cached_input_tokens,omitempty"`
-	OutputTokens int      `json:"output_tokens"`
-	CostUSD      *float64 `json:"cost_usd,omitempty"`
-	Estimated    float64  `json:"cost_estimated_usd,omitempty"`
-	Unpriced     int      `json:"unpriced_tool_calls,omitempty"`
+	InputTokens  int      `json:"input_tokens"`                  // Input tokens.
+	CachedTokens int      `json:"cached_input_tokens,omitempty"` // Input tokens from a prompt cache.
+	OutputTokens int      `json:"output_tokens"`                 // Output tokens.
+	CostUSD      *float64 `json:"cost_usd,omitempty"`            // Cost, if known.
+	Estimated    float64  `json:"cost_estimated_usd,omitempty"`  // Estimated part of the cost.
+	Unpriced     int      `json:"unpriced_tool_calls,omitempty"` // Tool calls without known prices.
+}
+
+// omittedLines is the line that stands in place of omitted lines.
+type omittedLines struct {
+	Kind  string `json:"kind"`  // Always `lines_left_out`.
+	Lines int64  `json:"lines"` // Omitted lines.
+	Time  string `json:"time"`  // Time of this line.
 }
 
 // accessLog writes a line of JSON for each request that ended. Close it. Nil writes none.
@@ -136,7 +143,7 @@ func (l *accessLog) write() {
 		return err == nil
 	}
 	tell := func() {
-		if n := l.lost.Swap(0); n > 0 && !put(map[string]any{"time": stamp(time.Now()), "kind": "lines_left_out", "lines": n}) {
+		if n := l.lost.Swap(0); n > 0 && !put(omittedLines{"lines_left_out", n, stamp(time.Now())}) {
 			l.lost.Add(n)
 		}
 	}

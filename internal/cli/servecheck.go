@@ -18,43 +18,43 @@ import (
 
 // checked is what would be served, as --check --json prints it.
 type checked struct {
-	URL       string            `json:"url,omitempty"`       // where it is served
-	Dashboard string            `json:"dashboard,omitempty"` // where that is
-	Metrics   string            `json:"metrics,omitempty"`
-	Env       map[string]string `json:"env,omitempty"` // what clients are to be told
-	Listen    string            `json:"listen"`
-	Hosts     []string          `json:"hosts,omitempty"`
-	Prefer    string            `json:"prefer"`
-	Models    map[string]string `json:"models"` // aliases
-	Upstreams []checkedUpstream `json:"upstreams"`
-	Tenants   []string          `json:"tenants"` // none: whoever reaches the address
-	Shared    *checkedShared    `json:"shared,omitempty"`
+	URL       string            `json:"url,omitempty"`       // Address of the gateway.
+	Dashboard string            `json:"dashboard,omitempty"` // Address of the dashboard.
+	Metrics   string            `json:"metrics,omitempty"`   // Address of the metrics.
+	Env       map[string]string `json:"env,omitempty"`       // Variables for clients.
+	Listen    string            `json:"listen"`              // Configured address.
+	Hosts     []string          `json:"hosts,omitempty"`     // Allowed host names.
+	Prefer    string            `json:"prefer"`              // Choice of upstreams: `soonest` or `cost`.
+	Models    map[string]string `json:"models"`              // Aliases of models.
+	Upstreams []checkedUpstream `json:"upstreams"`           // Upstreams in order.
+	Tenants   []string          `json:"tenants"`             // Names of tenants.
+	Shared    *checkedShared    `json:"shared,omitempty"`    // Redis, if limits are shared.
 }
 
 // checkedShared is by way of what quotas are shared with others.
 type checkedShared struct {
-	URL        string `json:"url"`         // without its password
-	FailClosed bool   `json:"fail_closed"` // calls wait while it is gone
+	URL        string `json:"url"`         // URL of Redis without password.
+	FailClosed bool   `json:"fail_closed"` // Requests wait while Redis does not respond.
 }
 
 // checkedUpstream is one of several ways to send calls.
 type checkedUpstream struct {
-	Name     string                  `json:"name"`
-	Provider string                  `json:"provider"`
-	BaseURL  string                  `json:"base_url"`
-	Keys     []string                `json:"keys"`    // where they are from
-	Account  string                  `json:"account"` // "" is one of its own
-	Models   map[string]string       `json:"models"`  // null: all that the provider is recognised for, or any where that is none
-	Limits   map[string]checkedLimit `json:"limits"`
+	Name     string                  `json:"name"`     // Upstream.
+	Provider string                  `json:"provider"` // Provider.
+	BaseURL  string                  `json:"base_url"` // Address of the API.
+	Keys     []string                `json:"keys"`     // Variables or files with its keys.
+	Account  string                  `json:"account"`  // Name of the account. "": its own.
+	Models   map[string]string       `json:"models"`   // Upstream model names, if not all. Null: all models of the provider, or any if it has none.
+	Limits   map[string]checkedLimit `json:"limits"`   // Initial limits by name.
 
 	any bool // its provider is recognised for no model
 }
 
 // checkedLimit is what a limit is taken to be at the start.
 type checkedLimit struct {
-	Value  int           `json:"value"`
-	Source limits.Source `json:"source"`
-	From   string        `json:"from"` // a flag, or a file
+	Value  int           `json:"value"`  // Value of the limit.
+	Source limits.Source `json:"source"` // Origin of the value, such as `header`.
+	From   string        `json:"from"`   // Flag or file that states it.
 }
 
 // check says what would be served, and opens nothing for it.

@@ -66,16 +66,21 @@ state.`,
 
 // runStatus is how a run stands, as --json prints it.
 type runStatus struct {
-	Output string `json:"output"`
-	Status string `json:"status"` // that of the state file, or killed
-	Reason string `json:"reason,omitempty"`
-	Hint   string `json:"hint,omitempty"`
-	Alive  bool   `json:"alive"`
+	Output string `json:"output"`           // Path of the output.
+	Status string `json:"status"`           // Status in the state file, or `killed`.
+	Reason string `json:"reason,omitempty"` // Reason for the status.
+	Hint   string `json:"hint,omitempty"`   // Next step.
+	Alive  bool   `json:"alive"`            // The process of the run exists.
 
-	State *work.State    `json:"state,omitempty"` // of the file beside the output
-	Parts []parts.Status `json:"parts,omitempty"` // of a run by way of a Batch API, merged ones too
+	State *work.State    `json:"state,omitempty"` // Content of the state file.
+	Parts []parts.Status `json:"parts,omitempty"` // Batches of `--batch`.
 
 	recorded int // by a run that was killed, as far as its output tells
+}
+
+// statusList is the document of several runs.
+type statusList struct {
+	Runs []*runStatus `json:"runs"` // Runs with state files.
 }
 
 // statusKilled is the status of a run that did not say goodbye.
@@ -262,9 +267,7 @@ func (o *statusOptions) list(s *streams, dir string) error {
 		return &exitError{code: exitFailed, err: fmt.Errorf("no run has left a state in %s", dir), hint: "name the output of a run: sluice status OUT.jsonl"}
 	}
 	if o.asJSON {
-		return s.printJSON(struct {
-			Runs []*runStatus `json:"runs"`
-		}{all})
+		return s.printJSON(statusList{all})
 	}
 	slices.SortStableFunc(all, func(a, b *runStatus) int { return b.State.UpdatedAt.Compare(a.State.UpdatedAt) })
 	var b strings.Builder

@@ -16,37 +16,37 @@ import (
 // sharedStatus is what is shared by way of an engine, as --json prints it.
 type sharedStatus struct {
 	cluster.Status
-	Jobs []jobStatus `json:"jobs"`
+	Jobs []jobStatus `json:"jobs"` // Runs with `--distribute`.
 }
 
 // jobStatus is a batch that many hosts work on.
 type jobStatus struct {
-	Job       string         `json:"job"`
-	Version   int            `json:"version,omitempty"` // of its keys, where that is another than this program's: nothing else is known
-	Queued    int            `json:"queued"`            // items that wait for a worker
-	Held      int            `json:"held"`              // items that workers have
-	Delayed   int            `json:"delayed"`           // items that wait before they are tried again
-	Results   int            `json:"results"`           // that the collector has not recorded
-	Done      int            `json:"done"`
-	Poisoned  int            `json:"poisoned"` // of those, given up because workers died of them
-	Repeated  int            `json:"repeated"` // results that came twice, and were dropped
-	Collector *processStatus `json:"collector"`
-	Workers   []workerStatus `json:"workers"`
+	Job       string         `json:"job"`               // Run.
+	Version   int            `json:"version,omitempty"` // Unsupported version of its keys.
+	Queued    int            `json:"queued"`            // Items that wait for a worker.
+	Held      int            `json:"held"`              // Items at workers.
+	Delayed   int            `json:"delayed"`           // Items in backoff.
+	Results   int            `json:"results"`           // Results that are not yet recorded.
+	Done      int            `json:"done"`              // Finished items.
+	Poisoned  int            `json:"poisoned"`          // Items given up after dead workers.
+	Repeated  int            `json:"repeated"`          // Duplicate results, which were ignored.
+	Collector *processStatus `json:"collector"`         // Process that records results.
+	Workers   []workerStatus `json:"workers"`           // Workers of the run.
 }
 
 // processStatus is a process on some host.
 type processStatus struct {
-	Host  string `json:"host"`
-	PID   int    `json:"pid"`
-	Alive bool   `json:"alive"`
+	Host  string `json:"host"`  // Host name.
+	PID   int    `json:"pid"`   // Process ID.
+	Alive bool   `json:"alive"` // The process renews its lease.
 }
 
 // workerStatus is one that works on a job.
 type workerStatus struct {
-	Host   string `json:"host"`
-	PID    int    `json:"pid"`
-	Held   int    `json:"held"`
-	SeenMS int64  `json:"seen_ms"` // since its last sign of life
+	Host   string `json:"host"`    // Host name.
+	PID    int    `json:"pid"`     // Process ID.
+	Held   int    `json:"held"`    // Items at the worker.
+	SeenMS int64  `json:"seen_ms"` // Time since its last heartbeat.
 }
 
 const (

@@ -17,48 +17,48 @@ import (
 
 // summary is what a run came to, as --json prints it.
 type summary struct {
-	Input   string `json:"input"`
-	Output  string `json:"output"`
-	Events  string `json:"events,omitempty"`
-	Outcome string `json:"outcome"` // done, items_failed, called_off, stopped, interrupted, failed
-	Error   string `json:"error,omitempty"`
-	Hint    string `json:"hint,omitempty"`
+	Input   string `json:"input"`            // Path of the input.
+	Output  string `json:"output"`           // Path of the output.
+	Events  string `json:"events,omitempty"` // Path of the events file.
+	Outcome string `json:"outcome"`          // `done`, `items_failed`, `stopped`, `interrupted`, `failed` or `called_off`.
+	Error   string `json:"error,omitempty"`  // Reason for an early stop.
+	Hint    string `json:"hint,omitempty"`   // Next step.
 
-	Total   int            `json:"total"`
-	Done    int            `json:"done"` // over all runs, like Failed
-	DoneNow int            `json:"done_by_this_run"`
-	Failed  int            `json:"failed"`
-	Left    int            `json:"remaining"`
-	Kinds   map[string]int `json:"failed_by_kind"` // of failed
-	Finish  map[string]int `json:"finish_reasons"`
+	Total   int            `json:"total"`            // Items of the input.
+	Done    int            `json:"done"`             // Successful items of all runs.
+	DoneNow int            `json:"done_by_this_run"` // Successful items of this run.
+	Failed  int            `json:"failed"`           // Failed items of all runs.
+	Left    int            `json:"remaining"`        // Items without a result.
+	Kinds   map[string]int `json:"failed_by_kind"`   // Failed items by kind.
+	Finish  map[string]int `json:"finish_reasons"`   // Items by finish reason.
 
-	First map[string]string `json:"first_failures,omitempty"` // by kind: the item and its message
+	First map[string]string `json:"first_failures,omitempty"` // First failures by kind.
 
-	Deduplicated int `json:"equal_requests"` // of this run's results, had from another item's call
-	Cached       int `json:"cached"`         // of this run's results, had from the cache
+	Deduplicated int `json:"equal_requests"` // Results copied from equal requests.
+	Cached       int `json:"cached"`         // Results from the cache.
 
-	Attempts     int      `json:"attempts"`
-	Throttles    int      `json:"throttles"`
-	InputTokens  int      `json:"input_tokens"`
-	OutputTokens int      `json:"output_tokens"`
-	Cost         *float64 `json:"cost_usd"`                      // of this run; null where no price is known
-	Costed       int      `json:"costed_items"`                  // whose price and usage are known
-	Estimated    float64  `json:"cost_estimated_usd,omitempty"`  // the part of Cost that is an estimate
-	Unpriced     int      `json:"unpriced_tool_calls,omitempty"` // that are not in Cost
-	WallMS       int64    `json:"wall_ms"`
-	QueuedMS     int64    `json:"queued_ms"` // over all items
-	CooldownMS   int64    `json:"cooldown_ms"`
-	BackoffMS    int64    `json:"backoff_ms"`
+	Attempts     int      `json:"attempts"`                      // Attempts, without rate-limited ones.
+	Throttles    int      `json:"throttles"`                     // Rate-limited requests.
+	InputTokens  int      `json:"input_tokens"`                  // Input tokens.
+	OutputTokens int      `json:"output_tokens"`                 // Output tokens.
+	Cost         *float64 `json:"cost_usd"`                      // Cost, if known.
+	Costed       int      `json:"costed_items"`                  // Items with a known cost.
+	Estimated    float64  `json:"cost_estimated_usd,omitempty"`  // Estimated part of the cost.
+	Unpriced     int      `json:"unpriced_tool_calls,omitempty"` // Tool calls without known prices.
+	WallMS       int64    `json:"wall_ms"`                       // Duration of the run.
+	QueuedMS     int64    `json:"queued_ms"`                     // Wait for a turn.
+	CooldownMS   int64    `json:"cooldown_ms"`                   // Wait in cooldowns.
+	BackoffMS    int64    `json:"backoff_ms"`                    // Wait in backoff.
 
-	Caps []batch.Used `json:"caps,omitempty"` // that were set, and what this run used of them
+	Caps []batch.Used `json:"caps,omitempty"` // Caps of this run and their use.
 
-	PerMin float64            `json:"per_min"`
-	Lanes  []laneSummary      `json:"lanes"`
-	Bound  map[string]float64 `json:"bound_by"` // shares of the wall time
+	PerMin float64            `json:"per_min"`  // Items per minute.
+	Lanes  []laneSummary      `json:"lanes"`    // Limits by lane.
+	Bound  map[string]float64 `json:"bound_by"` // Share of time by binding limit.
 
-	Upstreams []upstreamSummary `json:"upstreams,omitempty"`
+	Upstreams []upstreamSummary `json:"upstreams,omitempty"` // Upstreams, if there are several.
 
-	Batch *batchSummary `json:"batch,omitempty"` // absent without --batch
+	Batch *batchSummary `json:"batch,omitempty"` // Batches of `--batch`.
 
 	misses int // of the cache
 
@@ -67,19 +67,19 @@ type summary struct {
 
 // laneSummary is what a run took of the limits of one lane.
 type laneSummary struct {
-	Lane    string          `json:"lane"`
-	Slots   int             `json:"concurrency"`
-	Budgets []budgetSummary `json:"limits"`
+	Lane    string          `json:"lane"`        // Model, or upstream and model.
+	Slots   int             `json:"concurrency"` // Allowed concurrency.
+	Budgets []budgetSummary `json:"limits"`      // Limits and their use.
 
 	granted int // tries that were sent
 }
 
 // budgetSummary is what a run took of one limit.
 type budgetSummary struct {
-	Dimension string  `json:"dimension"`
-	Limit     int64   `json:"limit"`
-	Source    string  `json:"source"`
-	Share     float64 `json:"share"` // of what the limit let through in the run's time
+	Dimension string  `json:"dimension"` // Name of the limit, such as `rpm`.
+	Limit     int64   `json:"limit"`     // Value of the limit.
+	Source    string  `json:"source"`    // Origin of the value, such as `header`.
+	Share     float64 `json:"share"`     // Used share of the allowed amount.
 	limits.Claims
 
 	by limits.Dimension

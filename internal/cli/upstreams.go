@@ -29,14 +29,14 @@ type upstreams struct {
 
 // upstreamSummary is what an upstream did in a run.
 type upstreamSummary struct {
-	Name      string   `json:"name"`
-	Items     int      `json:"items"`  // recorded by this run
-	Failed    int      `json:"failed"` // of those
-	Attempts  int      `json:"attempts"`
-	Throttles int      `json:"throttles"`
-	Cost      *float64 `json:"cost_usd"` // of its items; null where no price is known
-	LeftOut   string   `json:"left_out,omitempty"`
-	LastError string   `json:"last_error,omitempty"` // where it answered nothing
+	Name      string   `json:"name"`                 // Upstream.
+	Items     int      `json:"items"`                // Items recorded by this run.
+	Failed    int      `json:"failed"`               // Failed items.
+	Attempts  int      `json:"attempts"`             // Attempts, without rate-limited ones.
+	Throttles int      `json:"throttles"`            // Rate-limited requests.
+	Cost      *float64 `json:"cost_usd"`             // Cost, if known.
+	LeftOut   string   `json:"left_out,omitempty"`   // Reason for its exclusion.
+	LastError string   `json:"last_error,omitempty"` // Last error, without any success.
 }
 
 // openUpstreams makes ready the upstreams of the settings, if there are any and no flag says where calls go. What is left out

@@ -10,14 +10,14 @@ import (
 
 // version is what is known of the binary.
 type version struct {
-	Version  string `json:"version"`
-	Commit   string `json:"commit,omitempty"`
-	Date     string `json:"date,omitempty"`
-	Modified bool   `json:"modified"` // the working tree held changes
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
-	OS       string `json:"os"`
-	Arch     string `json:"arch"`
+	Version  string `json:"version"`          // Version, or `(devel)`.
+	Commit   string `json:"commit,omitempty"` // Commit of the build.
+	Date     string `json:"date,omitempty"`   // Date of the commit.
+	Modified bool   `json:"modified"`         // The working tree had changes.
+	Go       string `json:"go"`               // Version of Go.
+	Platform string `json:"platform"`         // Operating system and architecture.
+	OS       string `json:"os"`               // Operating system.
+	Arch     string `json:"arch"`             // Architecture.
 }
 
 // newVersion returns the command that says which Sluice this is.

@@ -14,15 +14,15 @@ import (
 
 // partFigures are how the parts of a run stand together.
 type partFigures struct {
-	All       int            `json:"all"`
-	Pending   int            `json:"pending"` // whose results are not recorded yet
-	ByState   map[string]int `json:"by_state"`
-	Requests  int            `json:"requests"`           // of those that are pending
-	Submitted int            `json:"submitted_requests"` // of these, such as the provider has
-	Done      int            `json:"done_requests"`      // of these, as far as the provider tells
-	Lost      int            `json:"lost,omitempty"`
-	Expires   time.Time      `json:"first_expires_at,omitzero"`
-	Problem   string         `json:"problem,omitempty"` // of the first that does not get on, in the provider's words
+	All       int            `json:"all"`                       // Batches.
+	Pending   int            `json:"pending"`                   // Batches without recorded results.
+	ByState   map[string]int `json:"by_state"`                  // Batches by state.
+	Requests  int            `json:"requests"`                  // Requests of pending batches.
+	Submitted int            `json:"submitted_requests"`        // Submitted requests of pending batches.
+	Done      int            `json:"done_requests"`             // Finished requests of pending batches.
+	Lost      int            `json:"lost,omitempty"`            // Batches missing at the provider.
+	Expires   time.Time      `json:"first_expires_at,omitzero"` // First expiry.
+	Problem   string         `json:"problem,omitempty"`         // First error message.
 
 	running, runs int // parts at which the provider works, and their requests
 }

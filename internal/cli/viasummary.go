@@ -14,14 +14,14 @@ import (
 
 // batchSummary is the work of a run with --batch, as --json prints it.
 type batchSummary struct {
-	Batches  int      `json:"batches"` // that ended in this run, whichever submitted them
-	Pending  int      `json:"pending_batches"`
-	Lost     int      `json:"lost_batches,omitempty"`
-	Items    int      `json:"items_by_batch"`
-	Live     int      `json:"items_live"`
-	Cost     *float64 `json:"cost_by_batch_usd"` // null where no price is known
-	LiveCost *float64 `json:"live_cost_usd"`     // of the same items, had they been sent live
-	Saved    *float64 `json:"saved_usd"`
+	Batches  int      `json:"batches"`                // Batches that ended in this run.
+	Pending  int      `json:"pending_batches"`        // Batches without recorded results.
+	Lost     int      `json:"lost_batches,omitempty"` // Batches missing at the provider.
+	Items    int      `json:"items_by_batch"`         // Items with batch results.
+	Live     int      `json:"items_live"`             // Items with live results.
+	Cost     *float64 `json:"cost_by_batch_usd"`      // Cost of batch items, if known.
+	LiveCost *float64 `json:"live_cost_usd"`          // Their cost by live requests.
+	Saved    *float64 `json:"saved_usd"`              // Difference of both costs.
 }
 
 // newBatchSummary returns the summary of the batches of a run; nil without --batch.

@@ -17,16 +17,16 @@ import (
 
 // Limits are those of one account, for one model or all of them.
 type Limits struct {
-	Provider string `json:"provider,omitempty" yaml:"provider"` // "": of whatever provider
-	Model    string `json:"model,omitempty" yaml:"model"`       // "": of all models
+	Provider string `json:"provider,omitempty" yaml:"provider"` // Provider. "": any provider.
+	Model    string `json:"model,omitempty" yaml:"model"`       // Model. "": all models.
 
 	limits.Each[*Limit] `yaml:",inline"`
 
-	Burst Duration `json:"burst,omitzero" yaml:"burst"` // in which an empty bucket of the provider fills. Zero: not stated
+	Burst Duration `json:"burst,omitzero" yaml:"burst"` // Time in which an empty bucket of the provider fills.
 
 	// Limits with a period that differs from a minute, in place of RPM and TPM. They are configured.
-	Requests *Window `json:"requests,omitempty" yaml:"requests"`
-	Tokens   *Window `json:"tokens,omitempty" yaml:"tokens"`
+	Requests *Window `json:"requests,omitempty" yaml:"requests"` // Requests in another period, such as `100/10s`.
+	Tokens   *Window `json:"tokens,omitempty" yaml:"tokens"`     // Tokens in another period, such as `50000/30s`.
 }
 
 // Window is a limit with its period, such as 100/10s.
@@ -58,10 +58,10 @@ func (l *Limits) WindowOf(d limits.Dimension) **Window {
 
 // Limit is one limit and where it is from. A file may write just its number, which is then told.
 type Limit struct {
-	Value      float64       `json:"value" yaml:"value"`
-	Source     limits.Source `json:"source" yaml:"source"`
-	Confidence float64       `json:"confidence,omitempty" yaml:"confidence"` // from 0 to 1; 0 is not stated
-	At         time.Time     `json:"at,omitzero" yaml:"at"`                  // when it became known
+	Value      float64       `json:"value" yaml:"value"`                     // Value of the limit.
+	Source     limits.Source `json:"source" yaml:"source"`                   // Origin of the value, such as `header`.
+	Confidence float64       `json:"confidence,omitempty" yaml:"confidence"` // Confidence from 0 to 1. 0 is not stated.
+	At         time.Time     `json:"at,omitzero" yaml:"at"`                  // Time of the measurement.
 }
 
 // UnmarshalYAML reads a number, or all of it.

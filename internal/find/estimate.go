@@ -3,18 +3,18 @@ package find
 // Forecast is the amount that a search may spend, before it starts. Its JSON is the document of a dry run.
 type Forecast struct {
 	Subject
-	TokenBudget int `json:"token_budget"` // 0: none
+	TokenBudget int `json:"token_budget"` // Token cap; 0 is unlimited.
 	// Typical is the amount of a search that reaches a limit of some hundred requests a minute, and learns little from headers:
-	// with them it spends less. Max is its maximum, in any case.
-	Typical Amount `json:"typical"`
-	Max     Amount `json:"max"`
+	// with them it spends less.
+	Typical Amount `json:"typical"` // Typical amount.
+	Max     Amount `json:"max"`     // Maximum amount.
 }
 
 // Amount is an amount that is spent. Requests are accepted ones: rejected ones cost nothing.
 type Amount struct {
-	Requests int      `json:"requests"`
-	Tokens   int      `json:"tokens"`
-	Cost     *float64 `json:"cost_usd"` // nil: the prices are unknown
+	Requests int      `json:"requests"` // Accepted requests.
+	Tokens   int      `json:"tokens"`   // Input and output tokens.
+	Cost     *float64 `json:"cost_usd"` // Cost, if known. Nil: the prices are unknown.
 }
 
 // Numbers of requests in the phases.

@@ -184,26 +184,26 @@ const (
 
 // Progress is how far a search is.
 type Progress struct {
-	Phase     Phase         `json:"phase"`
-	Doing     string        `json:"doing"` // such as "32 at once"
-	Spent     Spent         `json:"spent"`
+	Phase     Phase         `json:"phase"` // Phase of the search.
+	Doing     string        `json:"doing"` // Current step, such as `32 at once`.
+	Spent     Spent         `json:"spent"` // Requests, tokens and cost.
 	Elapsed   time.Duration `json:"-"`
-	ElapsedMS int64         `json:"elapsed_ms"`
-	Low       int           `json:"low"` // the interval in which the answer still lies
-	High      int           `json:"high"`
+	ElapsedMS int64         `json:"elapsed_ms"` // Time since the start.
+	Low       int           `json:"low"`        // Lower bound of the answer.
+	High      int           `json:"high"`       // Upper bound of the answer.
 }
 
 // Spent is the amount that a search used. Open requests count only in Requests.
 type Spent struct {
-	Requests int      `json:"requests"` // all: the sum of the next three, and the open ones
-	Accepted int      `json:"accepted"`
-	Rejected int      `json:"rejected"` // rate-limited
-	Failed   int      `json:"failed"`   // for any other reason
-	Input    int      `json:"input_tokens"`
-	Output   int      `json:"output_tokens"`
-	Cost     *float64 `json:"cost_usd"` // nil: the prices are unknown
+	Requests int      `json:"requests"`      // All requests. The sum of the next three, and those in flight.
+	Accepted int      `json:"accepted"`      // Successful requests.
+	Rejected int      `json:"rejected"`      // Rate-limited requests.
+	Failed   int      `json:"failed"`        // Failed requests.
+	Input    int      `json:"input_tokens"`  // Input tokens.
+	Output   int      `json:"output_tokens"` // Output tokens.
+	Cost     *float64 `json:"cost_usd"`      // Cost, if known. Nil: the prices are unknown.
 
-	Estimated int `json:"estimated_tokens,omitempty"` // of Input and Output: of requests whose usage nothing states
+	Estimated int `json:"estimated_tokens,omitempty"` // Tokens of requests without usage.
 }
 
 // Tokens returns the sum of input and output.

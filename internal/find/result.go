@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/limits"
 )
 
@@ -48,10 +47,10 @@ const (
 
 // Binding is the limit per minute that bounds an answer.
 type Binding struct {
-	Dimension limits.Dimension `json:"dimension"` // AnyDimension: none does
-	Cost      float64          `json:"cost"`      // of a real call: 1, or tokens
-	Busy      float64          `json:"busy"`      // mean number of real calls that it keeps open
-	Margin    float64          `json:"margin"`    // the share of them that the answer leaves out, for chance
+	Dimension limits.Dimension `json:"dimension"` // Name of the limit, such as `rpm`. AnyDimension: none.
+	Cost      float64          `json:"cost"`      // Amount per real request.
+	Busy      float64          `json:"busy"`      // Allowed mean concurrency.
+	Margin    float64          `json:"margin"`    // Share subtracted for safety.
 }
 
 // Latency is the time that real calls take when as many are open as the answer says.
@@ -63,21 +62,21 @@ type Latency struct {
 
 // Soak is the proof: the answer's workers, with real calls.
 type Soak struct {
-	Workers  int     `json:"workers"`
-	Requests int     `json:"requests"`
-	Rejected int     `json:"rejected"`
-	AtMost   float64 `json:"at_most"` // the share of rejections that it leaves possible, with 95 % confidence
+	Workers  int     `json:"workers"`  // Workers of the final test.
+	Requests int     `json:"requests"` // Requests of the final test.
+	Rejected int     `json:"rejected"` // Rate-limited requests.
+	AtMost   float64 `json:"at_most"`  // Maximum share of rejections, 95 % confidence.
 }
 
 // Subject names a search in its documents.
 type Subject struct {
-	Model     string    `json:"model"`
-	Provider  string    `json:"provider"`
-	Mode      string    `json:"mode"`
-	DryRun    bool      `json:"dry_run,omitempty"`
-	BaseURL   string    `json:"base_url"`
-	Timestamp time.Time `json:"timestamp,omitzero"` // of the result
-	Settings  Settings  `json:"settings"`
+	Model     string    `json:"model"`              // Model.
+	Provider  string    `json:"provider"`           // Provider.
+	Mode      string    `json:"mode"`               // `auto` or `sweep`.
+	DryRun    bool      `json:"dry_run,omitempty"`  // Always true.
+	BaseURL   string    `json:"base_url"`           // Address of the API.
+	Timestamp time.Time `json:"timestamp,omitzero"` // End of the search.
+	Settings  Settings  `json:"settings"`           // Settings of the search.
 }
 
 // Modes of a search.
@@ -88,12 +87,12 @@ const (
 
 // Settings are the parts of a Config that shape a search.
 type Settings struct {
-	MaxWorkers      int      `json:"max_workers"`
-	MinOutputTokens int      `json:"min_output_tokens"`
-	PromptFile      string   `json:"prompt_file"` // BuiltIn for the default prompt; "" for a prompt that came from no file
-	TimeoutMS       int64    `json:"timeout_ms"`
-	TokenBudget     int      `json:"token_budget"` // 0: none
-	MaxCost         *float64 `json:"max_cost_usd"`
+	MaxWorkers      int      `json:"max_workers"`       // Maximum workers.
+	MinOutputTokens int      `json:"min_output_tokens"` // Output tokens of a real request.
+	PromptFile      string   `json:"prompt_file"`       // Path of the prompt, or `built-in`. "": a prompt that came from no file.
+	TimeoutMS       int64    `json:"timeout_ms"`        // Timeout of a request.
+	TokenBudget     int      `json:"token_budget"`      // Token cap; 0 is unlimited.
+	MaxCost         *float64 `json:"max_cost_usd"`      // Spending cap; null is unlimited.
 }
 
 // BuiltIn stands in place of a file's name for the default prompt.
@@ -118,20 +117,20 @@ func (c *Config) subject(mode string) Subject {
 type Result struct {
 	// Workers is the answer: so many loops without a pace stay within every limit. 0: none do. If the search was stopped early,
 	// it is those of a soak without a rejection; 0: none ran.
-	Workers     int     `json:"recommended_workers"`
-	Bound       Bound   `json:"bound"`
-	BucketOfOne bool    `json:"bucket_of_one"`    // two requests at once are rejected at any rate: only a client that paces them uses the limit
-	Binding     Binding `json:"binding,omitzero"` // where Bound is BoundRequests, BoundTokens or BoundCertified
-	Low         int     `json:"low"`              // the answer lies between the two, where the search was stopped early
-	High        int     `json:"high"`
+	Workers     int     `json:"recommended_workers"` // Workers within all limits.
+	Bound       Bound   `json:"bound"`               // Binding reason, such as `requests`.
+	BucketOfOne bool    `json:"bucket_of_one"`       // Two simultaneous requests are always rejected. Only a client that paces its requests uses the limit.
+	Binding     Binding `json:"binding,omitzero"`    // Binding limit per minute.
+	Low         int     `json:"low"`                 // Lower bound after an early stop.
+	High        int     `json:"high"`                // Upper bound after an early stop.
 	Subject
-	Error    string        `json:"error,omitempty"` // why the search was stopped early
+	Error    string        `json:"error,omitempty"` // Reason for an early stop.
 	Findings Findings      `json:"-"`
-	Soak     Soak          `json:"soak"`
-	Spent    Spent         `json:"spent"`
+	Soak     Soak          `json:"soak"`  // Final test with real requests.
+	Spent    Spent         `json:"spent"` // Requests, tokens and cost.
 	Took     time.Duration `json:"-"`
-	Notes    []string      `json:"notes"`          // disagreements, what could not be certified and which flag would
-	Hint     string        `json:"hint,omitempty"` // what to do for a better answer; "" is nothing
+	Notes    []string      `json:"notes"`          // Notes.
+	Hint     string        `json:"hint,omitempty"` // Next step.
 }
 
 // Findings are the values that a search is about.
@@ -167,13 +166,60 @@ func (f Finding) whole() (value float64, ok bool) {
 
 // MarshalJSON writes the document: the limits also as --config reads them.
 func (r *Result) MarshalJSON() ([]byte, error) {
-	type fields Result // without this method
-	return json.Marshal(struct {
-		*fields
-		Limits   map[string]any `json:"limits,omitempty"`
-		Findings map[string]any `json:"findings"`
-		TookMS   int64          `json:"took_ms"`
-	}{(*fields)(r), settings(r.Provider, r.Model, r.Findings.Limits), r.Findings.document(r.Timestamp), r.Took.Milliseconds()})
+	return json.Marshal(resultDocument{
+		(*resultFields)(r), settings(r.Provider, r.Model, r.Findings.Limits), r.Findings.document(r.Timestamp), r.Took.Milliseconds()})
+}
+
+// resultFields is a Result without its method MarshalJSON.
+type resultFields Result
+
+// resultDocument is the JSON document of a Result.
+type resultDocument struct {
+	*resultFields
+	Limits   map[string]any `json:"limits,omitempty"` // Limits for `--config`.
+	Findings findings       `json:"findings"`         // Values of all limits.
+	TookMS   int64          `json:"took_ms"`          // Duration of the search.
+}
+
+// findings are all values of a Result, also the unknown ones.
+type findings struct {
+	Charge  finding      `json:"charge"`     // `declared` or `actual` tokens count.
+	ITPM    finding      `json:"itpm"`       // Input tokens per minute.
+	Latency *latency     `json:"latency_ms"` // Latency of real requests.
+	OTPM    finding      `json:"otpm"`       // Output tokens per minute.
+	Queue   finding      `json:"queue"`      // Concurrency above which requests queue.
+	Real    *realRequest `json:"real"`       // Mean tokens of real requests.
+	RPD     finding      `json:"rpd"`        // Requests per day.
+	RPM     finding      `json:"rpm"`        // Requests per minute.
+	Slots   finding      `json:"slots"`      // Concurrency above which requests are rejected.
+	TPD     finding      `json:"tpd"`        // Tokens per day.
+	TPM     finding      `json:"tpm"`        // Tokens per minute.
+}
+
+// finding is one value of a Result.
+type finding struct {
+	Value      any           `json:"value"`                // Value, if known.
+	Source     limits.Source `json:"source"`               // Origin of the value, such as `header`.
+	Margin     *float64      `json:"margin,omitempty"`     // Relative error: 0.03 is ± 3 %.
+	Confidence *float64      `json:"confidence,omitempty"` // Confidence from 0 to 1.
+	At         time.Time     `json:"at,omitzero"`          // Time of the measurement.
+	AgeS       *float64      `json:"age_s,omitempty"`      // Age of the measurement.
+}
+
+// latency is the latency of real requests.
+type latency struct {
+	CV     float64       `json:"cv"`     // Standard deviation divided by the mean.
+	Margin float64       `json:"margin"` // Relative error of the mean.
+	Mean   float64       `json:"mean"`   // Mean in milliseconds.
+	N      int           `json:"n"`      // Measured requests.
+	Source limits.Source `json:"source"` // Origin of the value, such as `header`.
+}
+
+// realRequest is the mean usage of real requests.
+type realRequest struct {
+	Charged float64 `json:"charged_tokens"` // Tokens that count per minute.
+	Input   float64 `json:"input_tokens"`   // Input tokens.
+	Output  float64 `json:"output_tokens"`  // Output tokens.
 }
 
 // settings returns limits as --config reads them, nil if none is known.
@@ -197,41 +243,33 @@ func settings(provider, model string, found map[limits.Dimension]Finding) map[st
 }
 
 // document returns all values at an instant, also the unknown ones.
-func (f *Findings) document(now time.Time) map[string]any {
-	type value struct {
-		Value      any           `json:"value"`
-		Source     limits.Source `json:"source"`
-		Margin     *float64      `json:"margin,omitempty"`
-		Confidence *float64      `json:"confidence,omitempty"`
-		At         time.Time     `json:"at,omitzero"`
-		AgeS       *float64      `json:"age_s,omitempty"`
+func (f *Findings) document(now time.Time) findings {
+	of := func(d limits.Dimension) finding { return f.Limits[d].document(now) }
+	all := findings{
+		Charge: finding{Source: SourceUnknown}, ITPM: of(limits.InputTokens), OTPM: of(limits.OutputTokens), Queue: finding{Source: SourceUnknown},
+		RPD: of(limits.RequestsPerDay), RPM: of(limits.Requests), Slots: of(limits.Concurrency), TPD: of(limits.TokensPerDay), TPM: of(limits.Tokens),
 	}
-	of := func(f Finding) value {
-		if !f.Known() || math.IsInf(f.Value, 0) || math.IsNaN(f.Value) {
-			return value{Source: SourceUnknown}
-		}
-		v := value{Value: f.Value, Source: f.Source, Margin: new(f.Margin), Confidence: new(f.confidence())}
-		if !f.At.IsZero() {
-			v.At, v.AgeS = f.At.UTC(), new(max(0, now.Sub(f.At).Round(100*time.Millisecond).Seconds()))
-		}
-		return v
-	}
-	all := map[string]any{"charge": of(Finding{}), "latency_ms": nil, "real": nil}
-	for d := range new(sluice.Limits).All() {
-		all[d.String()] = of(f.Limits[d])
-	}
-	all["slots"], all["queue"] = all["concurrency"], of(Finding{})
-	delete(all, "concurrency")
 	if f.Queue { // it rejects none
-		all["slots"], all["queue"] = all["queue"], all["slots"]
+		all.Slots, all.Queue = all.Queue, all.Slots
 	}
 	if f.ChargeFrom != "" && f.ChargeFrom != SourceUnknown {
-		all["charge"] = value{Value: f.Charge, Source: f.ChargeFrom}
+		all.Charge = finding{Value: f.Charge, Source: f.ChargeFrom}
 	}
 	if l := f.Latency; l.N > 0 {
-		all["latency_ms"] = map[string]any{"mean": float64(l.Mean) / float64(time.Millisecond), "cv": l.CV, "n": l.N,
-			"margin": l.CV / math.Sqrt(float64(l.N)), "source": limits.SourceMeasured}
-		all["real"] = map[string]any{"input_tokens": f.Input, "output_tokens": f.Output, "charged_tokens": f.Charged}
+		all.Latency = &latency{l.CV, l.CV / math.Sqrt(float64(l.N)), float64(l.Mean) / float64(time.Millisecond), l.N, limits.SourceMeasured}
+		all.Real = &realRequest{f.Charged, f.Input, f.Output}
 	}
 	return all
+}
+
+// document returns the value at an instant.
+func (f Finding) document(now time.Time) finding {
+	if !f.Known() || math.IsInf(f.Value, 0) || math.IsNaN(f.Value) {
+		return finding{Source: SourceUnknown}
+	}
+	v := finding{Value: f.Value, Source: f.Source, Margin: new(f.Margin), Confidence: new(f.confidence())}
+	if !f.At.IsZero() {
+		v.At, v.AgeS = f.At.UTC(), new(max(0, now.Sub(f.At).Round(100*time.Millisecond).Seconds()))
+	}
+	return v
 }

@@ -14,14 +14,14 @@ import (
 
 // SweepResult is the result of a sweep. Its JSON is the document that sluice find writes.
 type SweepResult struct {
-	Recommended int           `json:"recommended_workers"` // the most workers whose run passed; 0: none did
-	MaxTested   int           `json:"max_tested"`          // the most that any run had
-	Error       string        `json:"error,omitempty"`     // why nothing is recommended, or why the sweep ended early
-	Runs        []SweepRun    `json:"runs"`
-	Model       string        `json:"model"`
-	Provider    string        `json:"provider"`
-	Timestamp   time.Time     `json:"timestamp"` // of the end, in UTC
-	Settings    SweepSettings `json:"settings"`
+	Recommended int           `json:"recommended_workers"` // Workers within all limits.
+	MaxTested   int           `json:"max_tested"`          // Maximum tested workers.
+	Error       string        `json:"error,omitempty"`     // Reason for an early stop.
+	Runs        []SweepRun    `json:"runs"`                // Tested numbers of workers.
+	Model       string        `json:"model"`               // Model.
+	Provider    string        `json:"provider"`            // Provider.
+	Timestamp   time.Time     `json:"timestamp"`           // End of the search.
+	Settings    SweepSettings `json:"settings"`            // Settings of the search.
 
 	Spent Spent         `json:"-"`
 	Took  time.Duration `json:"-"`
@@ -29,23 +29,28 @@ type SweepResult struct {
 
 // MarshalJSON writes the document: the workers are also a limit, as --config reads it.
 func (r *SweepResult) MarshalJSON() ([]byte, error) {
-	type fields SweepResult // without this method
 	found := map[limits.Dimension]Finding{limits.Concurrency: {Value: float64(r.Recommended), Margin: 1, Source: limits.SourceMeasured, At: r.Timestamp}}
-	return json.Marshal(struct {
-		*fields
-		Limits map[string]any `json:"limits,omitempty"`
-	}{(*fields)(r), settings(r.Provider, r.Model, found)})
+	return json.Marshal(sweepDocument{(*sweepFields)(r), settings(r.Provider, r.Model, found)})
+}
+
+// sweepFields is a SweepResult without its method MarshalJSON.
+type sweepFields SweepResult
+
+// sweepDocument is the JSON document of a SweepResult.
+type sweepDocument struct {
+	*sweepFields
+	Limits map[string]any `json:"limits,omitempty"` // Limits for `--config`.
 }
 
 // SweepRun is a number of prompts sent by a number of workers.
 type SweepRun struct {
-	Workers     int         `json:"workers"`
-	Prompts     int         `json:"prompts"`
-	Success     int         `json:"success"`
-	RateLimited int         `json:"rate_limited"`
-	Status      SweepStatus `json:"status"`
-	DurationMS  int64       `json:"duration_ms"`
-	Usage       SweepUsage  `json:"usage"`
+	Workers     int         `json:"workers"`      // Workers.
+	Prompts     int         `json:"prompts"`      // Requests.
+	Success     int         `json:"success"`      // Successful requests.
+	RateLimited int         `json:"rate_limited"` // Rate-limited requests.
+	Status      SweepStatus `json:"status"`       // `passed`, `rate_limited`, `failed` or `stopped`.
+	DurationMS  int64       `json:"duration_ms"`  // Duration of the test.
+	Usage       SweepUsage  `json:"usage"`        // Tokens of all requests.
 }
 
 // SweepStatus is the verdict of a run on its number of workers.
@@ -61,15 +66,15 @@ const (
 
 // SweepUsage is the usage of a run, failed tries included.
 type SweepUsage struct {
-	Input  int `json:"input_tokens"`
-	Output int `json:"output_tokens"`
+	Input  int `json:"input_tokens"`  // Input tokens.
+	Output int `json:"output_tokens"` // Output tokens.
 }
 
 // SweepSettings are the parts of a Config that shape a sweep, as those of [Settings].
 type SweepSettings struct {
-	MaxWorkers      int    `json:"max_workers"`
-	MinOutputTokens int    `json:"min_output_tokens"`
-	PromptFile      string `json:"prompt_file"`
+	MaxWorkers      int    `json:"max_workers"`       // Maximum workers.
+	MinOutputTokens int    `json:"min_output_tokens"` // Output tokens of a real request.
+	PromptFile      string `json:"prompt_file"`       // Path of the prompt, or `built-in`.
 }
 
 // Sweep tries 3, 6, 12 workers and then half as many more each time, until a run is rate-limited or Config.MaxWorkers pass;

@@ -18,37 +18,37 @@ import (
 
 // DryRun is the document of sluice run --dry-run.
 type DryRun struct {
-	DryRun bool   `json:"dry_run"`
-	Input  string `json:"input"`
-	Output string `json:"output,omitempty"`
+	DryRun bool   `json:"dry_run"`          // Always true.
+	Input  string `json:"input"`            // Path of the input.
+	Output string `json:"output,omitempty"` // Path of the output.
 	batch.Preview
 	Tokens
-	Cost *Cost `json:"cost_usd"` // nil: a price is unknown
+	Cost *Cost `json:"cost_usd"` // Cost, if known. Nil: a price is unknown.
 	Time
-	Via     *Via              `json:"batch,omitempty"` // nil without --batch
-	Models  []*Lane           `json:"models"`          // the largest first
-	Assumed []plan.Assumption `json:"assumed"`
-	Unknown []string          `json:"unknown"`
-	Hint    string            `json:"hint,omitempty"`
+	Via     *Via              `json:"batch,omitempty"` // Batches of `--batch`.
+	Models  []*Lane           `json:"models"`          // Figures by model.
+	Assumed []plan.Assumption `json:"assumed"`         // Assumed values.
+	Unknown []string          `json:"unknown"`         // Missing data, in words.
+	Hint    string            `json:"hint,omitempty"`  // Next step.
 }
 
 // Tokens is what requests use.
 type Tokens struct {
-	InputTokens     int64  `json:"input_tokens"`
-	MaxOutputTokens *int64 `json:"max_output_tokens"` // nil: not all requests bound it
+	InputTokens     int64  `json:"input_tokens"`      // Input tokens.
+	MaxOutputTokens *int64 `json:"max_output_tokens"` // Maximum output tokens. Nil: not all requests bound it.
 }
 
 // Time is how long requests take.
 type Time struct {
-	TimeS   *float64 `json:"time_s"` // nil: the limits are unknown
-	PerMin  float64  `json:"per_min,omitempty"`
-	BoundBy string   `json:"bound_by,omitempty"`
+	TimeS   *float64 `json:"time_s"`             // Duration, if known. Nil: the limits are unknown.
+	PerMin  float64  `json:"per_min,omitempty"`  // Requests per minute.
+	BoundBy string   `json:"bound_by,omitempty"` // Limit that decides the duration.
 }
 
 // Cost is what requests cost in US dollars: their input alone, and with output up to its bound.
 type Cost struct {
-	Least float64  `json:"least"`
-	Most  *float64 `json:"most"` // nil: not all requests bound their output
+	Least float64  `json:"least"` // Cost of the input alone.
+	Most  *float64 `json:"most"`  // Cost with the maximum output. Nil: not all requests bound their output.
 }
 
 // plus returns the sum of a cost and a part of another. A sum with an unknown cost is unknown.
@@ -65,15 +65,15 @@ func (c *Cost) plus(o *Cost, part float64) *Cost {
 
 // Lane is what a run would do for one model at one provider, or at the same upstreams.
 type Lane struct {
-	Provider string `json:"provider"` // or the upstreams
-	Model    string `json:"model"`
-	Items    int    `json:"items"`
+	Provider string `json:"provider"` // Provider or upstreams.
+	Model    string `json:"model"`    // Model.
+	Items    int    `json:"items"`    // Remaining items.
 	Tokens
-	Unbounded int                `json:"without_max_tokens"` // requests
-	Cost      *Cost              `json:"cost_usd"`
-	Limits    map[string]float64 `json:"limits"` // none of several accounts
+	Unbounded int                `json:"without_max_tokens"` // Requests without an output bound.
+	Cost      *Cost              `json:"cost_usd"`           // Cost, if known.
+	Limits    map[string]float64 `json:"limits"`             // Limits by name.
 	Time
-	TooLarge int `json:"above_a_limit,omitempty"` // requests that the provider refuses
+	TooLarge int `json:"above_a_limit,omitempty"` // Requests that exceed a whole limit.
 
 	Places []Place `json:"-"`
 	first  batch.Request

@@ -13,10 +13,10 @@ import (
 
 // Via is what a run would hand over to Batch APIs.
 type Via struct {
-	Cost     *Cost      `json:"cost_usd"` // by the Batch APIs; nil: a price is unknown
-	Accounts []*Batches `json:"accounts"`
+	Cost     *Cost      `json:"cost_usd"` // Cost, if known. Nil: a price is unknown.
+	Accounts []*Batches `json:"accounts"` // Batches by account.
 	Pending
-	Auto *Auto `json:"deadline,omitempty"` // nil: there is no deadline to weigh
+	Auto *Auto `json:"deadline,omitempty"` // Split at a deadline.
 
 	way   batch.Via
 	known *provider.Registry
@@ -24,29 +24,29 @@ type Via struct {
 
 // Pending counts what earlier runs handed over.
 type Pending struct {
-	Batches  int `json:"pending_batches"`
-	Requests int `json:"pending_requests"` // in them; the accounts count them as well
+	Batches  int `json:"pending_batches"`  // Pending batches of earlier runs.
+	Requests int `json:"pending_requests"` // Requests in pending batches.
 }
 
 // Auto is what --batch does by a deadline.
 type Auto struct {
-	Live  int           `json:"live_at_once"`
-	Later int           `json:"by_batch"`
-	WaitS *plan.Seconds `json:"live_after_s"` // after which requests without a response go live; nil: batches may run beyond the deadline
-	TimeS plan.Seconds  `json:"live_time_s"`  // of all requests, with a margin
+	Live  int           `json:"live_at_once"` // Requests sent live at once.
+	Later int           `json:"by_batch"`     // Requests sent by batch.
+	WaitS *plan.Seconds `json:"live_after_s"` // Time before remaining requests go live. Nil: batches may run beyond the deadline.
+	TimeS plan.Seconds  `json:"live_time_s"`  // Time of all requests live.
 }
 
 // Batches is what one account would be handed.
 type Batches struct {
-	Provider string       `json:"provider"`
-	Batches  int          `json:"batches"`
-	Requests int          `json:"requests"`
-	Bytes    int64        `json:"bytes"`
-	Tokens   int64        `json:"input_tokens"`
-	Price    float64      `json:"price"` // of a request; a live one has 1
-	Window   plan.Seconds `json:"window_s,omitzero"`
-	BoundBy  string       `json:"bound_by,omitempty"` // batches_per_hour or pending_requests
-	Turns    int          `json:"turns,omitempty"`    // the rounds of batches, one after the other, that the bound makes
+	Provider string       `json:"provider"`           // Provider.
+	Batches  int          `json:"batches"`            // Batches.
+	Requests int          `json:"requests"`           // Requests in all batches.
+	Bytes    int64        `json:"bytes"`              // Size of all batches.
+	Tokens   int64        `json:"input_tokens"`       // Input tokens.
+	Price    float64      `json:"price"`              // Price, relative to live.
+	Window   plan.Seconds `json:"window_s,omitzero"`  // Maximum duration of a batch.
+	BoundBy  string       `json:"bound_by,omitempty"` // `batches_per_hour` or `pending_requests`.
+	Turns    int          `json:"turns,omitempty"`    // Successive rounds of batches.
 
 	row  provider.BatchAPI
 	open map[batchName]*openBatch

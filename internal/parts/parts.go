@@ -76,23 +76,23 @@ const (
 
 // Status is how a part stands, for people and for Config.Save.
 type Status struct {
-	Account   string            `json:"account"`
-	Tag       string            `json:"tag"`
-	Model     string            `json:"model,omitempty"`
-	Endpoint  string            `json:"endpoint"`
-	State     string            `json:"state"`         // Waiting, Submitting, Fetched, Refused, Merged, Dropped, Lost or a batchapi.State
-	End       batchapi.State    `json:"end,omitempty"` // how its batch ended
-	File      string            `json:"file,omitempty"`
-	Batch     string            `json:"batch,omitempty"`
-	Requests  int               `json:"requests"`
-	Succeeded int               `json:"succeeded,omitempty"`
-	Failed    int               `json:"failed,omitempty"`
-	Tokens    int               `json:"tokens,omitempty"` // of input, as estimated
-	BegunAt   time.Time         `json:"begun_at,omitzero"`
-	MadeAt    time.Time         `json:"made_at,omitzero"`
-	EndedAt   time.Time         `json:"ended_at,omitzero"`
-	ExpiresAt time.Time         `json:"expires_at,omitzero"`
-	Problem   *batchapi.Problem `json:"problem,omitempty"`
+	Account   string            `json:"account"`             // Account at the provider.
+	Tag       string            `json:"tag"`                 // ID of the batch in Sluice.
+	Model     string            `json:"model,omitempty"`     // Model.
+	Endpoint  string            `json:"endpoint"`            // Endpoint of the requests.
+	State     string            `json:"state"`               // State, such as `in_progress` or `merged`.
+	End       batchapi.State    `json:"end,omitempty"`       // State in which it ended at the provider.
+	File      string            `json:"file,omitempty"`      // Input file ID of the provider.
+	Batch     string            `json:"batch,omitempty"`     // Batch ID of the provider.
+	Requests  int               `json:"requests"`            // Requests in the batch.
+	Succeeded int               `json:"succeeded,omitempty"` // Successful requests.
+	Failed    int               `json:"failed,omitempty"`    // Failed requests.
+	Tokens    int               `json:"tokens,omitempty"`    // Estimated input tokens.
+	BegunAt   time.Time         `json:"begun_at,omitzero"`   // Start of the submission.
+	MadeAt    time.Time         `json:"made_at,omitzero"`    // Creation at the provider.
+	EndedAt   time.Time         `json:"ended_at,omitzero"`   // End at the provider.
+	ExpiresAt time.Time         `json:"expires_at,omitzero"` // Expiry at the provider.
+	Problem   *batchapi.Problem `json:"problem,omitempty"`   // Reason why the batch failed.
 }
 
 // Over reports whether nothing is left of the part but this.

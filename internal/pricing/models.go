@@ -21,27 +21,27 @@ var packed []byte
 
 // Model is a row of the table of models. Prices are US dollars per million tokens; an unknown one is left out of JSON.
 type Model struct {
-	Provider string `json:"provider"`
-	Name     string `json:"model"`
-	Mode     string `json:"mode"` // chat, responses, completion or embedding
+	Provider string `json:"provider"` // Provider.
+	Name     string `json:"model"`    // Model.
+	Mode     string `json:"mode"`     // `chat`, `responses`, `completion` or `embedding`.
 	Rate
-	CachedInput    float64 `json:"cached_input"`
-	CacheWrite     float64 `json:"cache_write"`
-	CacheWriteHour float64 `json:"cache_write_1h"`
-	Batch          *Rate   `json:"batch,omitempty"`
-	Flex           *Rate   `json:"flex,omitempty"`
-	Priority       *Rate   `json:"priority,omitempty"`
-	MaxInput       int     `json:"max_input_tokens,omitempty"`  // the context window; 0 is unknown
-	MaxOutput      int     `json:"max_output_tokens,omitempty"` // 0 is unknown
-	Deprecated     string  `json:"deprecated,omitempty"`        // the date from which the provider does not serve it; "" is unknown
+	CachedInput    float64 `json:"cached_input"`                // US dollars per million cached tokens.
+	CacheWrite     float64 `json:"cache_write"`                 // US dollars per million cache writes.
+	CacheWriteHour float64 `json:"cache_write_1h"`              // The same for one hour.
+	Batch          *Rate   `json:"batch,omitempty"`             // Prices of the Batch API.
+	Flex           *Rate   `json:"flex,omitempty"`              // Prices of the flex tier.
+	Priority       *Rate   `json:"priority,omitempty"`          // Prices of the priority tier.
+	MaxInput       int     `json:"max_input_tokens,omitempty"`  // Maximum input tokens. 0 is unknown.
+	MaxOutput      int     `json:"max_output_tokens,omitempty"` // Maximum output tokens. 0 is unknown.
+	Deprecated     string  `json:"deprecated,omitempty"`        // Shutdown date. "" is unknown.
 	Provenance
 }
 
 // Provenance says where a price is from.
 type Provenance struct {
-	Source   string `json:"source,omitempty"` // the page
-	Date     string `json:"date"`
-	Doubtful bool   `json:"doubtful"` // there is no page
+	Source   string `json:"source,omitempty"` // Address of the source.
+	Date     string `json:"date"`             // Date of the source.
+	Doubtful bool   `json:"doubtful"`         // The source is doubtful or missing.
 }
 
 // toolPrices are the US dollars per web search that a provider runs itself, with the page that says so.

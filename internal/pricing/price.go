@@ -12,8 +12,8 @@ import (
 
 // Rate is the price of tokens in a service tier, in US dollars per million.
 type Rate struct {
-	Input  float64 `json:"input"`
-	Output float64 `json:"output"`
+	Input  float64 `json:"input"`  // US dollars per million input tokens.
+	Output float64 `json:"output"` // US dollars per million output tokens.
 }
 
 // maxRate is the largest price, so that sums can be compared.

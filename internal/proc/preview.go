@@ -20,9 +20,9 @@ type Preview struct {
 
 // Planned is an item that a run would run.
 type Planned struct {
-	ID      string   `json:"custom_id"`
-	Stage   string   `json:"stage,omitempty"`
-	Command []string `json:"command"`
+	ID      string   `json:"custom_id"`       // ID of the item.
+	Stage   string   `json:"stage,omitempty"` // Stage.
+	Command []string `json:"command"`         // Words of the command.
 }
 
 // ReadPreview reads the items of a file and the results of earlier runs, and calls each with every remaining item in the order of the file. It

@@ -11,26 +11,26 @@ import (
 // Report is what all runs in a directory came to, as report.json has it.
 type Report struct {
 	Summary
-	Kinds   map[sluice.Kind]int `json:"failed_by_kind"` // of Failed and Quarantined
-	Stages  []Summary           `json:"stages,omitempty"`
-	Waits   []work.Blocked      `json:"blocked_by,omitempty"` // what did not run because of what it needs
-	Results string              `json:"results"`              // the file
-	Outlook string              `json:"outlook,omitempty"`    // what the agent states of its usage windows
+	Kinds   map[sluice.Kind]int `json:"failed_by_kind"`       // Failed items by kind.
+	Stages  []Summary           `json:"stages,omitempty"`     // Counts by stage.
+	Waits   []work.Blocked      `json:"blocked_by,omitempty"` // Stages that did not run.
+	Results string              `json:"results"`              // Path of the results.
+	Outlook string              `json:"outlook,omitempty"`    // Usage windows of the agent.
 
 	Run work.Report `json:"-"` // of the last run alone
 }
 
 // Summary counts items.
 type Summary struct {
-	Stage       string   `json:"stage,omitempty"`
-	Items       int      `json:"total"`
-	Succeeded   int      `json:"done"`
-	Failed      int      `json:"failed"`
-	Quarantined int      `json:"quarantined"`
-	RateLimited int      `json:"rate_limited"` // have no result: their last try met a limit
-	Blocked     int      `json:"blocked"`      // have no result: they need what failed or was not done
-	Left        int      `json:"remaining"`    // have no result, for these or other reasons
-	PassRate    *float64 `json:"pass_rate"`    // done among those that have a result; null: none has
+	Stage       string   `json:"stage,omitempty"` // Stage.
+	Items       int      `json:"total"`           // Items of the input.
+	Succeeded   int      `json:"done"`            // Successful items of all runs.
+	Failed      int      `json:"failed"`          // Failed items of all runs.
+	Quarantined int      `json:"quarantined"`     // Items that ended several worker processes.
+	RateLimited int      `json:"rate_limited"`    // Items without a result because of a limit.
+	Blocked     int      `json:"blocked"`         // Items that need failed items.
+	Left        int      `json:"remaining"`       // Items without a result.
+	PassRate    *float64 `json:"pass_rate"`       // Successful share of results.
 }
 
 // count adds an item with a result.

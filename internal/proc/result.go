@@ -29,47 +29,47 @@ const (
 // Result is what is written of an item: as a line of the results, and as the result.json of its directory, where one that is
 // not final is of a try. One type, so that whoever reads both sees the same.
 type Result struct {
-	ID    string      `json:"custom_id"`
-	Line  int64       `json:"line"`
-	State State       `json:"state"`
-	Kind  sluice.Kind `json:"kind"`
-	Final bool        `json:"final"`
-	Stage string      `json:"stage,omitempty"`
+	ID    string      `json:"custom_id"`       // ID of the item.
+	Line  int64       `json:"line"`            // Line of the item in the input.
+	State State       `json:"state"`           // `succeeded`, `failed`, `quarantined`, `rate_limited` or `interrupted`.
+	Kind  sluice.Kind `json:"kind"`            // `ok`, or the kind of the failure.
+	Final bool        `json:"final"`           // The result is of the item, not an attempt.
+	Stage string      `json:"stage,omitempty"` // Stage.
 
-	ExitCode *int   `json:"exit_code"`        // null: it did not exit by itself, or never ran
-	Signal   string `json:"signal,omitempty"` // that ended it
+	ExitCode *int   `json:"exit_code"`        // Exit code, if the command exited. Null: it did not exit by itself, or never ran.
+	Signal   string `json:"signal,omitempty"` // Signal that ended the command.
 
-	Attempts  int   `json:"attempts"`
-	Throttles int   `json:"throttles"`
-	Wait      int64 `json:"wait_ms"` // the sum of the next three
-	Queued    int64 `json:"queued_ms"`
-	Cooldown  int64 `json:"cooldown_ms"`
-	Backoff   int64 `json:"backoff_ms"`
-	Latency   int64 `json:"latency_ms"` // of the last try, as are those below
-	CPU       int64 `json:"cpu_ms"`
-	MaxRSS    int64 `json:"max_rss_bytes"`
+	Attempts  int   `json:"attempts"`      // Attempts, without rate-limited ones.
+	Throttles int   `json:"throttles"`     // Rate-limited requests.
+	Wait      int64 `json:"wait_ms"`       // Wait of the item.
+	Queued    int64 `json:"queued_ms"`     // Wait for a turn.
+	Cooldown  int64 `json:"cooldown_ms"`   // Wait in cooldowns.
+	Backoff   int64 `json:"backoff_ms"`    // Wait in backoff.
+	Latency   int64 `json:"latency_ms"`    // Duration of the last attempt.
+	CPU       int64 `json:"cpu_ms"`        // Processor time of the last attempt.
+	MaxRSS    int64 `json:"max_rss_bytes"` // Largest memory use of the last attempt.
 
-	Started time.Time `json:"started_at,omitzero"`
-	Ended   time.Time `json:"ended_at,omitzero"`
+	Started time.Time `json:"started_at,omitzero"` // Start of the last attempt.
+	Ended   time.Time `json:"ended_at,omitzero"`   // End of the last attempt.
 
-	InputTokens  int      `json:"input_tokens"`
-	OutputTokens int      `json:"output_tokens"`
-	Cost         *float64 `json:"cost_usd"` // null: not known
+	InputTokens  int      `json:"input_tokens"`  // Input tokens.
+	OutputTokens int      `json:"output_tokens"` // Output tokens.
+	Cost         *float64 `json:"cost_usd"`      // Cost, if known.
 
-	Fault  *Fault          `json:"error"` // null: it succeeded
-	Result json.RawMessage `json:"result,omitempty"`
+	Fault  *Fault          `json:"error"`            // Failure, if the item failed.
+	Result json.RawMessage `json:"result,omitempty"` // Result of a worker process.
 
-	Dir   string `json:"dir"`   // of the item, in that of the run
-	Input string `json:"input"` // hash of the item and of what is run for it
+	Dir   string `json:"dir"`   // Directory of the item.
+	Input string `json:"input"` // Hash of the item and its command.
 }
 
 // Fault is why a try failed.
 type Fault struct {
-	Code    sluice.Kind `json:"code"`
-	Message string      `json:"message"`
-	Source  string      `json:"source,omitempty"`   // where it was read
-	Until   time.Time   `json:"until,omitzero"`     // when a limit resets, or the next attempt where that is not stated
-	Tries   []string    `json:"attempts,omitempty"` // of a quarantined item, how each worker ended
+	Code    sluice.Kind `json:"code"`               // Kind of the failure.
+	Message string      `json:"message"`            // Error message, without keys.
+	Source  string      `json:"source,omitempty"`   // Part of the output that states the error.
+	Until   time.Time   `json:"until,omitzero"`     // Reset or next attempt.
+	Tries   []string    `json:"attempts,omitempty"` // Ends of its worker processes.
 }
 
 // journalPrefix is how every line of the results begins.

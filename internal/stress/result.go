@@ -11,41 +11,41 @@ import (
 
 // Result is the measurement of a run.
 type Result struct {
-	Level        string     `json:"level"`
-	Slots        int        `json:"slots"`
-	Seed         uint64     `json:"seed"`
-	Endpoint     string     `json:"endpoint"` // "": the simulator
-	Model        string     `json:"model,omitempty"`
-	DurationMS   int64      `json:"duration_ms"` // configured
-	TookMS       int64      `json:"took_ms"`
-	Outcome      string     `json:"outcome"` // ok, missed or interrupted
-	Missed       []string   `json:"missed"`  // names of rows
-	Rows         []Row      `json:"rows"`
-	Parts        []Part     `json:"parts"`
-	LeftOut      []Omission `json:"left_out"`
-	Requests     int64      `json:"requests"`                // that the pool counted
-	Seen         int64      `json:"seen"`                    // by the provider
-	Events       string     `json:"events,omitempty"`        // the events file, if the caller sets it
-	Deadlock     string     `json:"deadlock,omitempty"`      // with the stacks of all goroutines
-	Panic        string     `json:"panic,omitempty"`         // the first that was not planned, with its stack
-	FirstFailure string     `json:"first_failure,omitempty"` // the text of Failure
+	Level        string     `json:"level"`                   // Level.
+	Slots        int        `json:"slots"`                   // Concurrency of the pool.
+	Seed         uint64     `json:"seed"`                    // Seed of the run.
+	Endpoint     string     `json:"endpoint"`                // Address of the API. "": the simulator.
+	Model        string     `json:"model,omitempty"`         // Model.
+	DurationMS   int64      `json:"duration_ms"`             // Configured duration.
+	TookMS       int64      `json:"took_ms"`                 // Actual duration.
+	Outcome      string     `json:"outcome"`                 // `ok`, `missed` or `interrupted`.
+	Missed       []string   `json:"missed"`                  // Names of missed rows.
+	Rows         []Row      `json:"rows"`                    // Measurements.
+	Parts        []Part     `json:"parts"`                   // Figures by part.
+	LeftOut      []Omission `json:"left_out"`                // Parts that did not run.
+	Requests     int64      `json:"requests"`                // Requests that the pool counted.
+	Seen         int64      `json:"seen"`                    // Requests that the provider received.
+	Events       string     `json:"events,omitempty"`        // Path of the events file.
+	Deadlock     string     `json:"deadlock,omitempty"`      // Deadlock, with all stacks.
+	Panic        string     `json:"panic,omitempty"`         // First panic, with its stack.
+	FirstFailure string     `json:"first_failure,omitempty"` // First error.
 	Failure      error      `json:"-"`                       // of the first call that failed
 }
 
 // Row is one line of the table.
 type Row struct {
-	Name      string     `json:"name"`           // such as "max_wait"
-	Value     *float64   `json:"value"`          // in Unit; nil: there was nothing to measure
-	Unit      string     `json:"unit,omitempty"` // "s", "%" or none
-	Threshold *Threshold `json:"threshold"`      // nil: the row cannot be missed
-	OK        bool       `json:"ok"`
-	Note      string     `json:"note,omitempty"`
+	Name      string     `json:"name"`           // Name of the measurement, such as `max_wait`.
+	Value     *float64   `json:"value"`          // Value, if measured.
+	Unit      string     `json:"unit,omitempty"` // `s`, `%` or missing.
+	Threshold *Threshold `json:"threshold"`      // Threshold. Nil: the row cannot be missed.
+	OK        bool       `json:"ok"`             // The threshold is kept.
+	Note      string     `json:"note,omitempty"` // Note.
 }
 
 // Threshold is the condition on the value of a row.
 type Threshold struct {
-	Op    string  `json:"op"` // "=", "<", "<=", ">" or ">="
-	Value float64 `json:"value"`
+	Op    string  `json:"op"`    // `=`, `<`, `<=`, `>` or `>=`.
+	Value float64 `json:"value"` // Value to compare with.
 }
 
 func (t *Threshold) holds(x float64) bool {
@@ -64,25 +64,25 @@ func (t *Threshold) holds(x float64) bool {
 
 // Part is the measurement of one part.
 type Part struct {
-	Name       string   `json:"name"`
-	TookMS     int64    `json:"took_ms"`
-	Requests   int      `json:"requests"` // that began: completed, cancelled on purpose and failed
-	Completed  int      `json:"completed"`
-	Cancelled  int      `json:"cancelled"`
-	Failed     int      `json:"failed"`
-	Arrived    int      `json:"arrived"`
-	Dropped    int      `json:"dropped"` // arrivals that found no worker
-	LongestMS  float64  `json:"longest_wait_ms"`
-	MeanMS     float64  `json:"mean_wait_ms"`
-	InUse      *float64 `json:"slots_in_use"` // share of the slots, while a call waited; nil: none did
-	Jain       *float64 `json:"jain_index"`   // nil: too few calls
-	Starvation *float64 `json:"starvation"`   // nil: too few waits
+	Name       string   `json:"name"`            // Part.
+	TookMS     int64    `json:"took_ms"`         // Duration of the part.
+	Requests   int      `json:"requests"`        // Requests that were started.
+	Completed  int      `json:"completed"`       // Successful requests.
+	Cancelled  int      `json:"cancelled"`       // Cancelled requests.
+	Failed     int      `json:"failed"`          // Failed requests.
+	Arrived    int      `json:"arrived"`         // Scheduled arrivals.
+	Dropped    int      `json:"dropped"`         // Dropped arrivals.
+	LongestMS  float64  `json:"longest_wait_ms"` // Longest wait for a slot.
+	MeanMS     float64  `json:"mean_wait_ms"`    // Mean wait for a slot.
+	InUse      *float64 `json:"slots_in_use"`    // Used share of slots. Nil: no request waited.
+	Jain       *float64 `json:"jain_index"`      // Jain's fairness index. Nil: too few requests.
+	Starvation *float64 `json:"starvation"`      // Longest wait divided by the median. Nil: too few waits.
 }
 
 // Omission is a part that was not run.
 type Omission struct {
-	Part string `json:"part"`
-	Why  string `json:"why"`
+	Part string `json:"part"` // Part.
+	Why  string `json:"why"`  // Reason in words.
 }
 
 // tally is what is measured of a part, or of all parts together.

@@ -46,17 +46,17 @@ type Config struct {
 
 // Progress is the state of a run.
 type Progress struct {
-	Part      string `json:"part"` // that runs
-	N         int    `json:"n"`    // its number
-	Of        int    `json:"of"`
-	ElapsedMS int64  `json:"elapsed_ms"`
-	TotalMS   int64  `json:"total_ms"` // configured
-	Slots     int    `json:"slots"`
-	Active    int    `json:"active"`
-	Waiting   int    `json:"waiting"`
-	Requests  int64  `json:"requests"`
-	Members   int    `json:"members"`
-	Metrics   string `json:"-"` // in one line
+	Part      string `json:"part"`       // Part that runs.
+	N         int    `json:"n"`          // Number of the part.
+	Of        int    `json:"of"`         // Number of all parts.
+	ElapsedMS int64  `json:"elapsed_ms"` // Time since the start.
+	TotalMS   int64  `json:"total_ms"`   // Configured duration.
+	Slots     int    `json:"slots"`      // Concurrency of the pool.
+	Active    int    `json:"active"`     // Requests in flight.
+	Waiting   int    `json:"waiting"`    // Requests that wait for a slot.
+	Requests  int64  `json:"requests"`   // Requests so far.
+	Members   int    `json:"members"`    // Registered members.
+	Metrics   string `json:"-"`          // in one line
 }
 
 // check fills in defaults.

@@ -55,17 +55,17 @@ type items struct {
 
 // LongWait is an item that waited long.
 type LongWait struct {
-	ID     string `json:"id"`
-	Member string `json:"member,omitempty"` // that made the call, if its events name one
-	Wait   int64  `json:"wait_ms"`
+	ID     string `json:"id"`               // ID of the item.
+	Member string `json:"member,omitempty"` // Program that makes the requests.
+	Wait   int64  `json:"wait_ms"`          // Wait of the item.
 }
 
 // Failure is one kind of failure: how many items failed so, the first few, and what one of them was told.
 type Failure struct {
-	Kind    string   `json:"kind"`
-	Count   int      `json:"count"`
-	IDs     []string `json:"ids"`
-	Message string   `json:"message,omitempty"`
+	Kind    string   `json:"kind"`              // Kind of the failure.
+	Count   int      `json:"count"`             // Failed items.
+	IDs     []string `json:"ids"`               // IDs of the first items.
+	Message string   `json:"message,omitempty"` // Error message, without keys.
 }
 
 func (s *items) add(it *finished) {
@@ -159,8 +159,8 @@ const (
 // Count is how many items needed so many of something; the last of a distribution is of those that needed as many or
 // more.
 type Count struct {
-	Of    int `json:"of"`
-	Items int `json:"items"`
+	Of    int `json:"of"`    // Number, or more in the last entry.
+	Items int `json:"items"` // Items with that number.
 }
 
 // distribution leaves out what no item needed.

@@ -20,31 +20,39 @@ import (
 
 // reference is an event as encoding/json writes it.
 type reference struct {
-	Event     limits.EventType `json:"event"`
-	At        time.Time        `json:"at"`
-	Account   string           `json:"account,omitempty"`
-	Member    string           `json:"member,omitempty"`
-	Lane      string           `json:"lane,omitempty"`
-	Tenant    string           `json:"tenant,omitempty"`
-	Call      string           `json:"call,omitempty"`
-	Attempt   int              `json:"attempt,omitempty"`
-	Throttles int              `json:"throttles,omitempty"`
-	WaitMS    int64            `json:"wait_ms,omitempty"`
-	LatencyMS int64            `json:"latency_ms,omitempty"`
-	Until     time.Time        `json:"until,omitzero"`
-	Dimension string           `json:"dimension,omitempty"`
-	Limit     int64            `json:"limit,omitempty"`
-	Source    limits.Source    `json:"source,omitempty"`
-	Kind      string           `json:"kind,omitempty"`
-	Error     string           `json:"error,omitempty"`
-	Finish    string           `json:"finish_reason,omitempty"`
-	Usage     *sluice.Usage    `json:"usage,omitempty"`
-	Cost      float64          `json:"cost_usd,omitempty"`
-	Estimated float64          `json:"cost_estimated_usd,omitempty"`
-	Reused    bool             `json:"reused,omitempty"`
-	Active    int              `json:"active"`
-	Max       int              `json:"max"`
-	Waiting   int              `json:"waiting"`
+	Event     limits.EventType `json:"event"`                        // Type of the event.
+	At        time.Time        `json:"at"`                           // Time of the data.
+	Account   string           `json:"account,omitempty"`            // Provider address with key hash.
+	Member    string           `json:"member,omitempty"`             // Program that makes the requests.
+	Lane      string           `json:"lane,omitempty"`               // Model, or upstream and model.
+	Tenant    string           `json:"tenant,omitempty"`             // Tenant.
+	Call      string           `json:"call,omitempty"`               // ID of the item.
+	Attempt   int              `json:"attempt,omitempty"`            // Number of the attempt.
+	Throttles int              `json:"throttles,omitempty"`          // Rate-limited requests.
+	WaitMS    int64            `json:"wait_ms,omitempty"`            // Wait of the item.
+	LatencyMS int64            `json:"latency_ms,omitempty"`         // Duration of the last attempt.
+	Until     time.Time        `json:"until,omitzero"`               // End of the pause.
+	Dimension string           `json:"dimension,omitempty"`          // Name of the limit, such as `rpm`.
+	Limit     int64            `json:"limit,omitempty"`              // Value of the limit.
+	Source    limits.Source    `json:"source,omitempty"`             // Origin of the value, such as `header`.
+	Kind      string           `json:"kind,omitempty"`               // `ok`, or the kind of the failure.
+	Error     string           `json:"error,omitempty"`              // Error message, without keys.
+	Others    int              `json:"others_succeeded,omitempty"`   // Successes of other requests since its first rejection.
+	Finish    string           `json:"finish_reason,omitempty"`      // Finish reason of the provider.
+	Usage     *usage           `json:"usage,omitempty"`              // Usage.
+	Cost      float64          `json:"cost_usd,omitempty"`           // Cost, if known.
+	Estimated float64          `json:"cost_estimated_usd,omitempty"` // Estimated part of the cost.
+	Reused    bool             `json:"reused,omitempty"`             // The result is copied or cached.
+	Active    int              `json:"active"`                       // Requests in flight after the event.
+	Max       int              `json:"max"`                          // Allowed concurrency of the lane.
+	Waiting   int              `json:"waiting"`                      // Waiting requests.
+}
+
+// usage is the usage of an event.
+type usage struct {
+	Input       int `json:"input_tokens"`        // Input tokens.
+	CachedInput int `json:"cached_input_tokens"` // Input tokens from a prompt cache.
+	Output      int `json:"output_tokens"`       // Output tokens.
 }
 
 // sink is a file in memory.
@@ -72,7 +80,7 @@ func full(typ limits.EventType) sluice.Event {
 		Type: typ, At: noon, Account: "a#1", Member: "run", Lane: "gpt-4o", Tenant: "t", Call: "q\"1\n", Attempt: 2, Throttles: 3,
 		Wait: 1500 * time.Millisecond, Latency: 250 * time.Millisecond, Until: noon.Add(time.Second), Dimension: limits.Tokens, Limit: 90000,
 		Source: limits.SourceHeader, Finish: "stop", Cost: 0.0125, Estimated: 0.005, Reused: true, InFlight: 4, Slots: 8, Waiting: 12,
-		Outcome: sluice.Outcome{Kind: sluice.RateLimit, Err: errors.New("slow down, sk-secret"), Dimension: limits.Requests, Limit: 500,
+		Outcome: sluice.Outcome{Kind: sluice.RateLimit, Err: errors.New("slow down, sk-secret"), Dimension: limits.Requests, Limit: 500, Others: 7,
 			Usage: sluice.Usage{Input: 10, CachedInput: 3, Output: 20}, HasUsage: true},
 	}
 }
@@ -89,7 +97,7 @@ func TestALineHasEveryFieldOfAnEvent(t *testing.T) {
 		want := reference{
 			Event: typ, At: e.At, Account: e.Account, Member: e.Member, Lane: e.Lane, Tenant: e.Tenant, Call: e.Call, Attempt: 2, Throttles: 3,
 			WaitMS: 1500, LatencyMS: 250, Until: e.Until, Dimension: "tpm", Limit: 90000, Source: e.Source, Error: "slow down, ***",
-			Finish: "stop", Usage: &e.Outcome.Usage, Cost: 0.0125, Estimated: 0.005, Reused: true, Active: 4, Max: 8, Waiting: 12,
+			Others: 7, Finish: "stop", Usage: &usage{10, 3, 20}, Cost: 0.0125, Estimated: 0.005, Reused: true, Active: 4, Max: 8, Waiting: 12,
 		}
 		switch typ {
 		case limits.EventThrottled:

@@ -14,107 +14,107 @@ import (
 // Report is what a run came to, as JSON has it. What is not known is left out: an output says nothing of the run's time,
 // and events nothing of what earlier runs recorded.
 type Report struct {
-	Output  string `json:"output,omitempty"`
-	Events  string `json:"events,omitempty"`
-	Cut     bool   `json:"last_line_cut,omitempty"`
-	Verdict string `json:"verdict"`           // what happened, in a sentence or two
-	Next    string `json:"next,omitempty"`    // what to do now
-	Command string `json:"command,omitempty"` // that does it
+	Output  string `json:"output,omitempty"`        // Path of the output.
+	Events  string `json:"events,omitempty"`        // Path of the events file.
+	Cut     bool   `json:"last_line_cut,omitempty"` // The last line is incomplete.
+	Verdict string `json:"verdict"`                 // Summary in words.
+	Next    string `json:"next,omitempty"`          // Next step.
+	Command string `json:"command,omitempty"`       // Command of the next step.
 
-	Items    Items     `json:"items"`
-	Failures []Failure `json:"failures"`
+	Items    Items     `json:"items"`    // Counts of items.
+	Failures []Failure `json:"failures"` // Failures by kind.
 
-	Retries   []Count    `json:"retries"`           // further attempts, by items; being throttled is none
-	Throttled []Count    `json:"throttles_by_item"` // refusals, by items
-	Waits     Times      `json:"waits"`
-	Longest   []LongWait `json:"longest_waits"`
-	Latency   Times      `json:"latency"` // of last attempts
+	Retries   []Count    `json:"retries"`           // Items by number of retries.
+	Throttled []Count    `json:"throttles_by_item"` // Items by number of rate-limited requests.
+	Waits     Times      `json:"waits"`             // Waits of items.
+	Longest   []LongWait `json:"longest_waits"`     // Longest waits.
+	Latency   Times      `json:"latency"`           // Durations of last attempts.
 
-	InputTokens  int            `json:"input_tokens"`
-	OutputTokens int            `json:"output_tokens"`
-	Cost         *float64       `json:"cost_usd"`                     // null where no price is known
-	Estimated    float64        `json:"cost_estimated_usd,omitempty"` // the part of Cost that is an estimate
-	Costed       int            `json:"costed_items"`
-	CooldownMS   int64          `json:"items_cooldown_ms,omitempty"` // waited in pauses, over all items
-	BackoffMS    int64          `json:"items_backoff_ms,omitempty"`
-	Finish       map[string]int `json:"finish_reasons"`
-	Models       map[string]int `json:"models"`
+	InputTokens  int            `json:"input_tokens"`                 // Input tokens.
+	OutputTokens int            `json:"output_tokens"`                // Output tokens.
+	Cost         *float64       `json:"cost_usd"`                     // Cost, if known.
+	Estimated    float64        `json:"cost_estimated_usd,omitempty"` // Estimated part of the cost.
+	Costed       int            `json:"costed_items"`                 // Items with a known cost.
+	CooldownMS   int64          `json:"items_cooldown_ms,omitempty"`  // Wait in cooldowns, of all items.
+	BackoffMS    int64          `json:"items_backoff_ms,omitempty"`   // Wait in backoff, of all items.
+	Finish       map[string]int `json:"finish_reasons"`               // Items by finish reason.
+	Models       map[string]int `json:"models"`                       // Items by model.
 
-	Run *Run `json:"run,omitempty"` // nil without events
+	Run *Run `json:"run,omitempty"` // Figures from events.
 }
 
 // Items counts what became of items.
 type Items struct {
-	Total        int     `json:"total"`
-	OK           int     `json:"done"`
-	Failed       int     `json:"failed"`
-	Left         int     `json:"remaining,omitempty"` // as far as it is known
-	Reused       int     `json:"reused"`
-	PerMin       float64 `json:"per_min,omitempty"`
-	Throttled    int     `json:"throttled"`    // that were ever throttled,
-	ThrottledOK  int     `json:"throttled_ok"` // and of those, that succeeded then
-	ThrottleRate float64 `json:"throttled_ok_share,omitempty"`
+	Total        int     `json:"total"`                        // Items of the input.
+	OK           int     `json:"done"`                         // Successful items of all runs.
+	Failed       int     `json:"failed"`                       // Failed items of all runs.
+	Left         int     `json:"remaining,omitempty"`          // Items without a result.
+	Reused       int     `json:"reused"`                       // Items with copied or cached results.
+	PerMin       float64 `json:"per_min,omitempty"`            // Items per minute.
+	Throttled    int     `json:"throttled"`                    // Items that were rate-limited.
+	ThrottledOK  int     `json:"throttled_ok"`                 // Rate-limited items that succeeded later.
+	ThrottleRate float64 `json:"throttled_ok_share,omitempty"` // Successful share of rate-limited items.
 }
 
 // Run is what events say of the time in which items were run.
 type Run struct {
-	First     time.Time          `json:"first"`
-	Last      time.Time          `json:"last"`
-	Processes int                `json:"processes"`
-	WallMS    int64              `json:"wall_ms"` // of all of them, without the time between
-	Bound     map[string]float64 `json:"bound_by"`
-	Throttles Throttles          `json:"throttles"`
-	Cooldowns Cooldowns          `json:"cooldowns"`
-	Slots     Slots              `json:"slots"`
-	Shared    bool               `json:"shared,omitempty"` // another process used a lane, too
-	Lanes     []Lane             `json:"lanes"`            // the busiest first
+	First     time.Time          `json:"first"`            // First event.
+	Last      time.Time          `json:"last"`             // Last event.
+	Processes int                `json:"processes"`        // Processes.
+	WallMS    int64              `json:"wall_ms"`          // Duration of the runs.
+	Bound     map[string]float64 `json:"bound_by"`         // Share of time by binding limit.
+	Throttles Throttles          `json:"throttles"`        // Rate-limit rejections.
+	Cooldowns Cooldowns          `json:"cooldowns"`        // Pauses of lanes.
+	Slots     Slots              `json:"slots"`            // Requests in flight.
+	Shared    bool               `json:"shared,omitempty"` // Another process used a lane too.
+	Lanes     []Lane             `json:"lanes"`            // Figures by lane.
 	open      int                // permits of the last process that were not given back
 }
 
 // Throttles counts refusals that asked to slow down. An episode is one pause, or refusals within a second.
 type Throttles struct {
-	Count           int            `json:"count"`
-	ByLimit         map[string]int `json:"by_limit"` // "unstated" where the refusal names none
-	Episodes        int            `json:"episodes"`
-	EpisodesPerHour float64        `json:"episodes_per_hour"`
-	Said            string         `json:"said,omitempty"` // by the first refusal
+	Count           int            `json:"count"`             // Rate-limited requests.
+	ByLimit         map[string]int `json:"by_limit"`          // Rate-limited requests by limit.
+	Episodes        int            `json:"episodes"`          // Series of rejections.
+	EpisodesPerHour float64        `json:"episodes_per_hour"` // Episodes per hour.
+	Said            string         `json:"said,omitempty"`    // Message of the first rejection.
 }
 
 // Cooldowns counts pauses of lanes.
 type Cooldowns struct {
-	Count  int   `json:"count"`
-	LostMS int64 `json:"lost_ms"` // in which calls waited and none was let out, in the lane that lost most
+	Count  int   `json:"count"`   // Pauses.
+	LostMS int64 `json:"lost_ms"` // Waits in pauses, in the worst lane.
 }
 
 // Slots counts permits. Leaked are those that were open when their Scheduler was closed; Cut those that were open when a
 // process was killed, or are open still.
 type Slots struct {
-	Acquired  int `json:"acquired"`
-	Waited    int `json:"waited"` // calls that could not be sent at once
-	Released  int `json:"released"`
-	Cancelled int `json:"cancelled"` // calls that gave up waiting
-	Errors    int `json:"errors"`    // of the released ones, those that ended with an error or a rejection
-	Leaked    int `json:"leaked"`
-	Cut       int `json:"open_at_end"`
-	Most      int `json:"most_in_flight"` // in one lane
-	Max       int `json:"max"`            // slots of that lane when it had most in flight
+	Acquired  int `json:"acquired"`       // Requests that started.
+	Waited    int `json:"waited"`         // Requests that waited for their turn.
+	Released  int `json:"released"`       // Requests that finished.
+	Cancelled int `json:"cancelled"`      // Requests that stopped waiting.
+	Errors    int `json:"errors"`         // Finished requests with errors or rejections.
+	Leaked    int `json:"leaked"`         // Requests that were never released.
+	Cut       int `json:"open_at_end"`    // Requests in flight at the end.
+	Most      int `json:"most_in_flight"` // Maximum requests in flight in one lane.
+	Max       int `json:"max"`            // Allowed concurrency at that time.
 }
 
 // Lane is one lane of an account.
 type Lane struct {
-	Account   string             `json:"account,omitempty"`
-	Lane      string             `json:"lane"`
-	Sent      int                `json:"sent"`
-	Answered  int                `json:"answered"`
-	Throttled int                `json:"throttled"`
-	Failed    int                `json:"failed_attempts"`
-	GaveUp    int                `json:"gave_up"`
-	Most      int                `json:"most_in_flight"`
-	Bound     map[string]float64 `json:"bound_by"`
-	Quota     []Quota            `json:"quota"`
-	Latency   Times              `json:"latency"`
-	WidthMS   int64              `json:"bin_ms"`
-	Bins      []Bin              `json:"bins"` // over the running time
+	Account   string             `json:"account,omitempty"` // Provider address with key hash.
+	Lane      string             `json:"lane"`              // Model, or upstream and model.
+	Sent      int                `json:"sent"`              // Requests that started.
+	Answered  int                `json:"answered"`          // Successful requests.
+	Throttled int                `json:"throttled"`         // Rate-limited requests.
+	Failed    int                `json:"failed_attempts"`   // Failed attempts.
+	GaveUp    int                `json:"gave_up"`           // Requests that were given up.
+	Most      int                `json:"most_in_flight"`    // Maximum requests in flight.
+	Bound     map[string]float64 `json:"bound_by"`          // Share of time by binding limit.
+	Quota     []Quota            `json:"quota"`             // Use by limit.
+	Latency   Times              `json:"latency"`           // Durations of requests.
+	WidthMS   int64              `json:"bin_ms"`            // Length of each bin.
+	Bins      []Bin              `json:"bins"`              // Figures over the running time.
 
 	line    *timeline
 	refused [limits.NumDimensions]int // by the limit that was named
@@ -122,14 +122,14 @@ type Lane struct {
 
 // Quota is what was used of one limit.
 type Quota struct {
-	Dimension string  `json:"dimension"`
-	Limit     int64   `json:"limit"`
-	Source    string  `json:"source"`
-	Used      int64   `json:"used"`
-	Share     float64 `json:"share"`                    // of the limit, over the whole time; above 1 where a bucket was full at first
-	Busiest   int64   `json:"busiest_minute,omitempty"` // most in a minute of the running time
-	PerBin    []int64 `json:"used_by_bin,omitempty"`    // as Lane.Bins
-	Limits    []int64 `json:"limit_by_bin,omitempty"`   // what was known to be allowed in the time of a bin
+	Dimension string  `json:"dimension"`                // Name of the limit, such as `rpm`.
+	Limit     int64   `json:"limit"`                    // Value of the limit.
+	Source    string  `json:"source"`                   // Origin of the value, such as `header`.
+	Used      int64   `json:"used"`                     // Used amount.
+	Share     float64 `json:"share"`                    // Used share of the allowed amount.
+	Busiest   int64   `json:"busiest_minute,omitempty"` // Largest amount in one minute.
+	PerBin    []int64 `json:"used_by_bin,omitempty"`    // Used amount in each bin.
+	Limits    []int64 `json:"limit_by_bin,omitempty"`   // Allowed amount in each bin.
 	limits.Claims
 	dimension limits.Dimension
 	long      bool // the run lasted for a minute at least

@@ -16,15 +16,15 @@ const (
 
 // Bin is what happened in one part of the running time, in a lane.
 type Bin struct {
-	Sent      int `json:"sent"`
-	Answered  int `json:"answered"`
-	Throttled int `json:"throttled"`
-	Failed    int `json:"failed"` // attempts
-	Input     int `json:"input_tokens"`
-	Output    int `json:"output_tokens"`
-	InFlight  int `json:"in_flight"`   // most at once,
-	Slots     int `json:"concurrency"` // most that there might be,
-	Waiting   int `json:"waiting"`     // and most that waited
+	Sent      int `json:"sent"`          // Requests that started.
+	Answered  int `json:"answered"`      // Successful requests.
+	Throttled int `json:"throttled"`     // Rate-limited requests.
+	Failed    int `json:"failed"`        // Failed attempts.
+	Input     int `json:"input_tokens"`  // Input tokens.
+	Output    int `json:"output_tokens"` // Output tokens.
+	InFlight  int `json:"in_flight"`     // Maximum requests in flight.
+	Slots     int `json:"concurrency"`   // Allowed concurrency.
+	Waiting   int `json:"waiting"`       // Maximum waiting requests.
 }
 
 // with is two bins in one.

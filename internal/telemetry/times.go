@@ -60,20 +60,20 @@ func (t *times) percentile(part float64) time.Duration {
 
 // Times says how a duration was spread, in milliseconds. Percentiles are within 3 %.
 type Times struct {
-	Count int   `json:"count"`
-	Mean  int64 `json:"mean_ms"`
-	P50   int64 `json:"p50_ms"`
-	P95   int64 `json:"p95_ms"`
-	P99   int64 `json:"p99_ms"`
-	Max   int64 `json:"max_ms"`
-	Bars  []Bar `json:"histogram,omitempty"`
+	Count int   `json:"count"`               // Values.
+	Mean  int64 `json:"mean_ms"`             // Mean.
+	P50   int64 `json:"p50_ms"`              // Median, within 3 %.
+	P95   int64 `json:"p95_ms"`              // 95th percentile, within 3 %.
+	P99   int64 `json:"p99_ms"`              // 99th percentile, within 3 %.
+	Max   int64 `json:"max_ms"`              // Maximum.
+	Bars  []Bar `json:"histogram,omitempty"` // Values by range.
 }
 
 // Bar is how many durations were from From to below To, in milliseconds.
 type Bar struct {
-	From  int64 `json:"from_ms"`
-	To    int64 `json:"to_ms"`
-	Count int   `json:"count"`
+	From  int64 `json:"from_ms"` // Lower bound.
+	To    int64 `json:"to_ms"`   // Upper bound, exclusive.
+	Count int   `json:"count"`   // Values in the range.
 }
 
 func (t *times) result() Times {

@@ -22,12 +22,12 @@ const (
 
 // Blocked is a stage that did not run because of one that it needs.
 type Blocked struct {
-	Name  string `json:"name"`
-	Items int    `json:"items"` // that did not run
+	Name  string `json:"name"`  // Stage.
+	Items int    `json:"items"` // Items that did not run.
 
-	Need   string `json:"need"`      // the stage that it needs, the first of several that will not be done well
-	Failed int    `json:"failed"`    // its items that failed
-	Left   int    `json:"remaining"` // its items that have no result
+	Need   string `json:"need"`      // Stage that it needs.
+	Failed int    `json:"failed"`    // Its failed items.
+	Left   int    `json:"remaining"` // Its items without a result.
 }
 
 // String says what is blocked by what: "T3 needs T1, of which 2 items failed".

@@ -41,27 +41,27 @@ const heldReason = "the scheduler is paused"
 
 // State is what the file beside a journal says of its run. The journal is the truth; this is for people.
 type State struct {
-	Version        int       `json:"version,omitempty"` // of what the journal holds, see JournalConfig
-	Status         Status    `json:"status"`
-	Reason         string    `json:"reason,omitempty"`          // why it is not running
-	PID            int       `json:"pid"`                       // of the process that wrote it last
-	Hash           string    `json:"hash,omitempty"`            // of what the results depend on beside the input, see JournalConfig
-	StartedAt      time.Time `json:"started_at"`                // of the first run
-	UpdatedAt      time.Time `json:"updated_at"`                // when it was written
-	Heartbeat      time.Time `json:"heartbeat"`                 // the same; a run that goes on writes it every 30 s
-	PauseCount     int       `json:"pause_count"`               // over all runs
-	RateLimitUntil time.Time `json:"rate_limit_until,omitzero"` // when the longest present pause ends
-	RateLimit      RateLimit `json:"rate_limit,omitzero"`       // what that pause is for
-	Outlook        string    `json:"outlook,omitempty"`         // what is known of usage windows, see Config
+	Version        int       `json:"version,omitempty"`         // Version of the journal.
+	Status         Status    `json:"status"`                    // `running`, `paused`, `paused_rate_limit`, `interrupted`, `called_off`, `completed`, `failed` or `stopped`.
+	Reason         string    `json:"reason,omitempty"`          // Reason for the status.
+	PID            int       `json:"pid"`                       // Process ID.
+	Hash           string    `json:"hash,omitempty"`            // Hash of settings.
+	StartedAt      time.Time `json:"started_at"`                // Start of the first run.
+	UpdatedAt      time.Time `json:"updated_at"`                // Last write.
+	Heartbeat      time.Time `json:"heartbeat"`                 // Last write, at most 30 s ago.
+	PauseCount     int       `json:"pause_count"`               // Pauses of all runs.
+	RateLimitUntil time.Time `json:"rate_limit_until,omitzero"` // End of the longest pause.
+	RateLimit      RateLimit `json:"rate_limit,omitzero"`       // Cause of that pause.
+	Outlook        string    `json:"outlook,omitempty"`         // Usage windows of the agent.
 
-	Total        int `json:"total"`
-	Done         int `json:"done"` // over all runs, like Failed
-	Failed       int `json:"failed"`
-	Throttles    int `json:"throttles"` // rate-limit responses of the last run, also to items that are not recorded
-	InputTokens  int `json:"input_tokens"`
-	OutputTokens int `json:"output_tokens"`
+	Total        int `json:"total"`         // Items of the input.
+	Done         int `json:"done"`          // Successful items of all runs.
+	Failed       int `json:"failed"`        // Failed items of all runs.
+	Throttles    int `json:"throttles"`     // Rate-limited requests.
+	InputTokens  int `json:"input_tokens"`  // Input tokens.
+	OutputTokens int `json:"output_tokens"` // Output tokens.
 
-	Batches Raw `json:"batches,omitempty"` // at a provider's Batch API, see Journal.Keep
+	Batches Raw `json:"batches,omitempty"` // Pending batches.
 }
 
 // Raw is JSON that is kept as it is. Unlike a json.RawMessage it can be compared.
@@ -80,14 +80,14 @@ func (r *Raw) UnmarshalJSON(b []byte) error {
 
 // RateLimit is what a pause is for.
 type RateLimit struct {
-	Kind      sluice.Kind      `json:"kind"`
-	Dimension limits.Dimension `json:"dimension,omitempty"` // the limit, where it is known
-	Lane      string           `json:"lane,omitempty"`      // the one that pauses
-	Source    string           `json:"source,omitempty"`    // where it was read, if the error says so by a method Source
-	Text      string           `json:"text,omitempty"`      // in the provider's words
-	Until     time.Time        `json:"until"`               // when the pause ends, in UTC
-	Stated    bool             `json:"stated,omitempty"`    // that is the reset which was stated, if the error says so by a method Stated
-	SeenAt    time.Time        `json:"seen_at"`             // when the limit was first met, in UTC
+	Kind      sluice.Kind      `json:"kind"`                // Kind of the failure.
+	Dimension limits.Dimension `json:"dimension,omitempty"` // Name of the limit, such as `rpm`.
+	Lane      string           `json:"lane,omitempty"`      // Model, or upstream and model.
+	Source    string           `json:"source,omitempty"`    // Part of the response that states the limit.
+	Text      string           `json:"text,omitempty"`      // Message of the provider.
+	Until     time.Time        `json:"until"`               // End of the pause.
+	Stated    bool             `json:"stated,omitempty"`    // The provider stated `until`.
+	SeenAt    time.Time        `json:"seen_at"`             // First rejection.
 }
 
 // StatePath returns where the state of the journal at path is.

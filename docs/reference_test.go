@@ -1,0 +1,257 @@
+package docs_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/sluice-llm/sluice/internal/suite"
+)
+
+//go:generate env SLUICE_TEST_WRITE=1 go test -count=1 -run TestReferenceOfJSON .
+
+const jsonIntroduction = "# JSON\n\nNames of fields end in their unit, such as `_ms`, `_s`, `_usd` or `_bytes`; instants are RFC 3339; unknown values are `null` or missing. " +
+	"Documents are on standard output; progress and warnings are on standard error. " +
+	"[Stability](../stability.md) describes the promise for these fields.\n"
+
+// jsonDocuments are the documents by their headings, with the Go types that they are made of.
+var jsonDocuments = []struct{ heading, dir, name string }{
+	{"sluice run --json", "internal/cli", "summary"},
+	{"sluice run --dry-run --json", "internal/forecast", "DryRun"},
+	{"OUT.jsonl of sluice run", "batch", "result"},
+	{"sluice answers", "internal/cli", "answerLine"},
+	{"sluice run --progress json", "internal/cli", "statusLine"},
+	{"sluice run --events", "internal/telemetry", "reference"},
+	{"OUT.state.json", "internal/work", "State"},
+	{"sluice status OUT --json", "internal/cli", "runStatus"},
+	{"sluice status --json", "internal/cli", "statusList"},
+	{"sluice status --redis --json", "internal/cli", "sharedStatus"},
+	{"sluice exec --json", "internal/cli", "execSummary"},
+	{"report.json of sluice exec", "internal/proc", "Report"},
+	{"results.jsonl of sluice exec", "internal/proc", "Result"},
+	{"sluice report --json", "internal/telemetry", "Report"},
+	{"sluice plan --json", "internal/forecast", "Plan"},
+	{"sluice plan --list --json", "internal/cli", "registryList"},
+	{"sluice models --json", "internal/pricing", "Model"},
+	{"sluice find --json and --output-file", "internal/find", "resultDocument"},
+	{"sluice find --mode sweep --json", "internal/find", "sweepDocument"},
+	{"sluice find --dry-run --json", "internal/find", "Forecast"},
+	{"sluice find --from-provider --json", "provider", "AccountLimits"},
+	{"sluice explain --json", "internal/cli", "explanation"},
+	{"sluice serve --json and --check --json", "internal/cli", "checked"},
+	{"sluice serve --access-log", "internal/cli", "accessLine"},
+	{"sluice serve --access-log, omitted lines", "internal/cli", "omittedLines"},
+	{"sluice stress --json", "internal/stress", "Result"},
+	{"sluice version --json", "internal/cli", "version"},
+}
+
+// jsonKinds are the JSON types of Go types that write themselves.
+var jsonKinds = map[string]string{
+	"string": "text", "bool": "true/false", "time.Time": "text", "time.Duration": "number", "json.RawMessage": "any", "work.Raw": "any",
+	"plan.Seconds": "number", "plan.Millis": "number", "plan.Counts": "object", "config.Window": "text",
+}
+
+// goType is a type expression in a directory, with the argument of a generic type.
+type goType struct {
+	expr ast.Expr
+	dir  string
+	arg  *goType
+}
+
+// jsonField is a field of a table.
+type jsonField struct {
+	name, kind, text string
+	of               goType // the struct of objects in it
+}
+
+// jsonTable is a table of the page.
+type jsonTable struct {
+	heading, anchor string
+	fields          []jsonField
+}
+
+// jsonPage gathers tables, one for each struct.
+type jsonPage struct {
+	testing.TB
+	tables  []jsonTable
+	anchors map[ast.Expr]string // of tables, by struct
+	used    map[string]int      // anchors
+	types   map[string]ast.Expr // by directory and name, as "dir.Name"
+	dirs    map[string]string   // of imports, by directory and name
+}
+
+// load reads the types of a directory, also those of its tests.
+func (j *jsonPage) load(dir string) {
+	files, _ := filepath.Glob(filepath.Join("..", dir, "*.go"))
+	j.dirs[dir+"."] = dir // it is read
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			j.Fatal(err)
+		}
+		for _, imported := range file.Imports {
+			full := strings.Trim(imported.Path.Value, `"`)
+			j.dirs[dir+"."+path.Base(full)] = strings.TrimPrefix(strings.TrimPrefix(full, "github.com/sluice-llm/sluice"), "/")
+		}
+		for _, decl := range file.Decls {
+			switch decl := decl.(type) {
+			case *ast.GenDecl:
+				for _, spec := range decl.Specs {
+					if spec, ok := spec.(*ast.TypeSpec); ok && j.types[dir+"."+spec.Name.Name] == nil {
+						j.types[dir+"."+spec.Name.Name] = spec.Type
+					}
+				}
+			case *ast.FuncDecl:
+				if decl.Recv != nil && decl.Name.Name == "MarshalText" {
+					j.types[dir+"."+fmt.Sprint(decl.Recv.List[0].Type)] = ast.NewIdent("string")
+				}
+			}
+		}
+	}
+}
+
+// resolve returns the JSON type of a Go type, and the struct of objects in it.
+func (j *jsonPage) resolve(g goType) (kind string, of goType) {
+	inner := func(e ast.Expr) goType { return goType{e, g.dir, g.arg} }
+	switch e := g.expr.(type) {
+	case *ast.StarExpr:
+		return j.resolve(inner(e.X))
+	case *ast.StructType:
+		return "object", g
+	case *ast.ArrayType:
+		_, of = j.resolve(inner(e.Elt))
+		return "list", of
+	case *ast.MapType:
+		_, of = j.resolve(inner(e.Value))
+		return "object", of
+	case *ast.IndexExpr:
+		arg := inner(e.Index)
+		return j.resolve(goType{e.X, g.dir, &arg})
+	case *ast.SelectorExpr:
+		if kind = jsonKinds[fmt.Sprint(e.X)+"."+e.Sel.Name]; kind != "" {
+			return kind, of
+		}
+		return j.resolve(goType{e.Sel, j.dirs[g.dir+"."+fmt.Sprint(e.X)], g.arg})
+	case *ast.Ident:
+		if j.dirs[g.dir+"."] == "" {
+			j.load(g.dir)
+		}
+		if spec := j.types[g.dir+"."+e.Name]; spec != nil && jsonKinds[path.Base(g.dir)+"."+e.Name] == "" {
+			return j.resolve(inner(spec))
+		}
+		if kind = jsonKinds[e.Name] + jsonKinds[path.Base(g.dir)+"."+e.Name]; kind != "" {
+			return kind, of
+		}
+		if strings.Contains(e.Name, "int") || strings.Contains(e.Name, "float") {
+			return "number", of
+		}
+		if g.arg != nil {
+			return j.resolve(*g.arg)
+		}
+	}
+	return "any", of
+}
+
+// fields returns the fields of a struct in JSON, those of embedded structs in their places.
+func (j *jsonPage) fields(g goType) (all []jsonField) {
+	for _, f := range g.expr.(*ast.StructType).Fields.List {
+		tag := ""
+		if f.Tag != nil {
+			tag = reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json")
+		}
+		name, _, _ := strings.Cut(tag, ",")
+		kind, of := j.resolve(goType{f.Type, g.dir, g.arg})
+		switch {
+		case name == "-", name == "" && f.Names != nil && !f.Names[0].IsExported():
+			continue
+		case name == "" && f.Names == nil:
+			all = append(all, j.fields(of)...)
+			continue
+		}
+		text := f.Comment.Text()
+		if text == "" {
+			text = f.Doc.Text()
+		}
+		text, _, _ = strings.Cut(strings.Join(strings.Fields(text), " ")+" ", ". ")
+		if n := len(strings.Fields(text)); name == "" || n == 0 || n > 14 {
+			j.Errorf("%s: the field %v is %q in JSON, and its comment has %d words, not 1 to 14: %s", g.dir, f.Names, name, n, text)
+		}
+		all = append(all, jsonField{name, kind, strings.TrimRight(text, ". "), of})
+	}
+	return all
+}
+
+// add adds the table of a struct, and those of structs in it.
+func (j *jsonPage) add(heading, at string, g goType) {
+	fields := j.fields(g)
+	j.tables = append(j.tables, jsonTable{heading, j.anchors[g.expr], fields})
+	for _, f := range fields {
+		if f.of.expr != nil && j.anchors[f.of.expr] == "" {
+			below := at + f.name + map[string]string{"list": "[]"}[f.kind]
+			j.anchors[f.of.expr] = j.anchor(below)
+			j.add("### `"+below+"`", below+".", f.of)
+		}
+	}
+}
+
+var notInAnchors = regexp.MustCompile(`[^a-z0-9_ -]`)
+
+// anchor returns the anchor that GitHub gives to the next heading.
+func (j *jsonPage) anchor(heading string) string {
+	name := strings.ReplaceAll(notInAnchors.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
+	if j.used[name]++; j.used[name] > 1 {
+		return fmt.Sprintf("%s-%d", name, j.used[name]-1)
+	}
+	return name
+}
+
+func TestReferenceOfJSON(t *testing.T) {
+	j := &jsonPage{t, nil, make(map[ast.Expr]string), make(map[string]int), make(map[string]ast.Expr), make(map[string]string)}
+	roots := make([]goType, len(jsonDocuments))
+	for i, d := range jsonDocuments {
+		if _, roots[i] = j.resolve(goType{expr: ast.NewIdent(d.name), dir: d.dir}); roots[i].expr == nil {
+			t.Fatalf("%s has no struct %s", d.dir, d.name)
+		}
+		j.anchors[roots[i].expr] = j.anchor(d.heading)
+	}
+	for i, d := range jsonDocuments {
+		j.add("## "+d.heading, "", roots[i])
+	}
+	suite.Generated(t, "reference/json.md", jsonIntroduction+j.text())
+}
+
+// text returns all tables. A field is described once: later tables that have the same field lead to the first one.
+func (j *jsonPage) text() string {
+	var b strings.Builder
+	first := make(map[jsonField]string) // anchors of tables
+	for _, table := range j.tables {
+		var again, rows []string
+		for _, f := range table.fields {
+			anchor, known := first[f]
+			if known {
+				again = append(again, fmt.Sprintf("[`%s`](#%s)", f.name, anchor))
+				continue
+			}
+			first[f] = table.anchor
+			if f.of.expr != nil {
+				f.kind = fmt.Sprintf("[%s](#%s)", f.kind, j.anchors[f.of.expr])
+			}
+			rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |\n", f.name, f.kind, f.text))
+		}
+		fmt.Fprintf(&b, "\n%s\n", table.heading)
+		if again != nil {
+			fmt.Fprintf(&b, "\nAlso %s.\n", strings.Join(again, ", "))
+		}
+		if rows != nil {
+			fmt.Fprintf(&b, "\n| | | |\n|---|---|---|\n%s", strings.Join(rows, ""))
+		}
+	}
+	return b.String()
+}
