@@ -241,7 +241,7 @@ func parseStorm(text string) (sim.Storm, error) {
 		storm.Status, err = strconv.Atoi(status)
 	}
 	if err != nil {
-		return storm, fmt.Errorf("--storm %s: %w", text, err)
+		return storm, badValue("--storm " + text + " is not FROM-TO or FROM-TO:STATUS")
 	}
 	return storm, wrongIf(storm.To <= storm.From, "--storm "+text+" ends before it starts")
 }
@@ -256,7 +256,7 @@ func parseChange(text string) (change sim.Change, err error) {
 		change.Factor, err = strconv.ParseFloat(factor, 64)
 	}
 	if err != nil {
-		return change, fmt.Errorf("--change %s: %w", text, err)
+		return change, fmt.Errorf("--change %s: %q is not a duration, or %q is not a number", text, after, factor)
 	}
 	return change, wrongIf(!(change.Factor > 0), "--change "+text+": the factor is not above zero")
 }
