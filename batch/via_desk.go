@@ -146,14 +146,14 @@ func (v *via) openDesk(kept []byte, stand []parts.Status) error {
 			return err
 		}
 		api, err := batchapi.New(p, a.target, &reaching{base: b.cfg.Transport, account: a, via: v})
-		switch {
-		case errors.Is(err, batchapi.ErrNone) && v.auto:
-			b.log.Info("calls go live: no Batch API is known", "provider", p.Name)
-			continue
-		case errors.Is(err, batchapi.ErrNone):
+		if errors.Is(err, batchapi.ErrNone) {
+			if v.auto {
+				b.log.Info("requests are sent live: no Batch API is known", "provider", p.Name)
+				continue
+			}
 			err = &advisedError{text: fmt.Sprintf("--batch: %s has no Batch API", p.Name), hint: "run without --batch"}
-			fallthrough
-		case err != nil:
+		}
+		if err != nil {
 			return &ConfigError{Field: "Provider", Err: err}
 		}
 		v.apis[p.Name], known[p.Name] = api, p.Batches

@@ -144,28 +144,12 @@ func (e *exitError) explainBudget(spent *batch.BudgetError, o *runOptions) {
 	switch {
 	case spent.Alone():
 		enough := strconv.FormatFloat(math.Ceil((spent.Used.Used+spent.Next)/unit)*unit, 'f', int(-math.Log10(unit)), 64)
-		e.hint = "limit responses with --max-tokens, or resume with a higher cap; recorded results are kept: " + o.commandWithout(flag, flag, enough)
+		e.hint = "limit responses with --max-tokens, or resume with a higher cap; recorded results are kept: " + o.command(flag, enough)
 	case spent.What == batch.LimitedTime && o.budget.deadline.after == 0:
-		e.hint = "recorded results are kept; to resume without a deadline: " + o.commandWithout("--deadline")
+		e.hint = "recorded results are kept; to resume without a deadline: " + o.command("--deadline")
 	case spent.What == batch.LimitedFailures:
 		e.hint = "check the errors; recorded results are kept. --redo failed sends the items again: " + o.command("--redo", "failed")
 	default:
 		e.hint = "recorded results are kept; the same command resumes the run and may use as much again: " + o.command()
 	}
-}
-
-// commandWithout is the command line that this run was started by, without a flag and its value, and with words instead.
-func (o *runOptions) commandWithout(flag string, instead ...string) string {
-	less := *o
-	less.args = nil
-	for i := 0; i < len(o.args); i++ {
-		switch {
-		case o.args[i] == flag:
-			i++ // its value
-		case !strings.HasPrefix(o.args[i], flag+"="):
-			less.args = append(less.args, o.args[i])
-		}
-	}
-	less.args = append(less.args, instead...)
-	return less.command()
 }

@@ -81,14 +81,14 @@ func (o *execOptions) configHint(wrong *proc.ConfigError) string {
 	return "see sluice exec --help"
 }
 
-// command returns the command line. extra is a flag with its value that replaces an earlier one.
-func (o *execOptions) command(extra ...string) string {
+// command returns the command line, with a change as that of a run has.
+func (o *execOptions) command(change ...string) string {
 	own := slices.Clone(o.args[:max(0, len(o.args)-len(o.cfg.Command.Args))])
 	dashed := len(own) > 0 && own[len(own)-1] == "--"
 	if dashed {
 		own = own[:len(own)-1]
 	}
-	words := append(append(replaceFlag(own, extra), "--"), o.cfg.Command.Args...)
+	words := append(append(changeFlag(own, change...), "--"), o.cfg.Command.Args...)
 	for i, word := range words {
 		words[i] = shellQuote(word)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -185,25 +186,32 @@ func isAny[E error](err error) bool {
 	return ok
 }
 
-// command returns the command line of this run. extra is a flag with its value that replaces an earlier one.
-func (o *runOptions) command(extra ...string) string {
-	words := replaceFlag(o.args, extra)
+// command returns the command line of this run. change is a flag to leave out, and its new value if it has one.
+func (o *runOptions) command(change ...string) string {
+	words := changeFlag(o.args, change...)
 	for i, word := range words {
 		words[i] = shellQuote(word)
 	}
 	return "sluice " + strings.Join(words, " ")
 }
 
-// replaceFlag returns words with a flag and its value in place of earlier ones, at the end. Without a flag it returns a copy.
-func replaceFlag(words, flag []string) (all []string) {
+// changeFlag returns words without a flag and its value, and with a new value of it at the end if one is given. Without a flag it
+// returns a copy.
+func changeFlag(words []string, change ...string) (all []string) {
+	if len(change) == 0 {
+		return slices.Clone(words)
+	}
+	flag := change[0]
 	for i := 0; i < len(words); i++ {
 		switch {
-		case len(flag) > 0 && words[i] == flag[0]:
+		case words[i] == flag:
 			i++ // its value
-		case len(flag) > 0 && strings.HasPrefix(words[i], flag[0]+"="):
-		default:
+		case !strings.HasPrefix(words[i], flag+"="):
 			all = append(all, words[i])
 		}
 	}
-	return append(all, flag...)
+	if len(change) > 1 {
+		all = append(all, change...)
+	}
+	return all
 }

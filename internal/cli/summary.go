@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -220,7 +219,11 @@ func earlierText(text string, n int) string {
 // failedRows counts failed items by kind, with the first of each in this run.
 func (s *streams) failedRows(kinds map[string]int, first map[string]string) {
 	for _, kind := range prose.LargestFirst(kinds) {
-		s.row("failed", "%s %s%s", group(kinds[kind]), kind, strings.TrimSuffix(", first "+first[kind], ", first "))
+		text := group(kinds[kind]) + " " + kind
+		if first[kind] != "" {
+			text += ", first " + first[kind]
+		}
+		s.row("failed", "%s", text)
 	}
 }
 

@@ -1,8 +1,7 @@
 // Package config reads what users write down: sluice.yaml, and the file of limits that a search for them leaves behind.
 // Both have one schema and are YAML, of which JSON is a part.
 //
-// Load reads a file, and says what is wrong with it by line and field. LoadLimits reads limits alone, such as
-// sluice find writes.
+// Load reads files, and says what is wrong with them by file, line and field.
 package config
 
 import (
@@ -111,8 +110,9 @@ func (f File) DiffersFrom(g File) bool {
 // largest is how large a file may be: many times what anybody writes by hand.
 const largest = 256 << 10
 
-// Load reads files. Each field of a later file replaces that field of the files before, also below limits and serve; a list is one
-// field, but providers are added. A document that `sluice find` wrote gives its limits. An error about their content is an *Error.
+// Load reads files. Each field of a later file replaces that field of the files before, also below serve and limits, unless its
+// limits name their provider or model. A list is one field, but providers are added. A document that `sluice find` wrote gives its
+// limits. An error about their content is an *Error.
 func Load(paths ...string) (file File, err error) {
 	for _, path := range paths {
 		data, err := read(path)
@@ -168,6 +168,9 @@ func (f File) parse(name string, data []byte) (File, error) {
 	d.dropFound()
 	before := f.Providers
 	f.Providers = nil
+	if d.node("limits.provider") != nil || d.node("limits.model") != nil { // of another account or model
+		f.Limits = nil
+	}
 	if err := d.decode(&f); err != nil {
 		return File{}, err
 	}

@@ -381,6 +381,9 @@ func TestLaterFilesWin(t *testing.T) {
 	if f.Limits.RPM.Value != 7 || f.Limits.TPM.Value != 100 || *f.MaxThrottles != 3 || len(f.Upstreams) != 1 || len(f.Providers) != 1 {
 		t.Errorf("%+v", f)
 	}
+	if g, err := config.Load(first, write("c.yaml", "limits: {model: other, rpm: 7}")); err != nil || g.Limits.RPM.Value != 7 || g.Limits.TPM != nil {
+		t.Errorf("limits of another model: %+v, %v", g.Limits, err)
+	}
 	if f.Serve.DrainTimeout != config.Duration(5*time.Second) || len(f.Serve.Tenants) != 1 {
 		t.Errorf("%+v", f.Serve)
 	}
