@@ -77,7 +77,7 @@ func pages(t *testing.T) map[string]string {
 			case strings.HasPrefix(strings.TrimSpace(line), "```"):
 				inside = !inside
 			case inside:
-			case strings.HasPrefix(line, "|"):
+			case strings.Contains(line, " | "):
 				prose.WriteString("\n\n" + strings.ReplaceAll(line, "|", "\n\n"))
 			case strings.HasPrefix(line, "#"), strings.HasPrefix(line, "- "):
 				prose.WriteString("\n\n" + line + "\n")

@@ -8,9 +8,9 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
+	"text/tabwriter"
 
 	"github.com/sluice-llm/sluice/internal/suite"
 )
@@ -65,26 +65,18 @@ type goType struct {
 	arg  *goType
 }
 
-// jsonField is a field of a table.
+// jsonField is a field of a struct.
 type jsonField struct {
 	name, kind, text string
 	of               goType // the struct of objects in it
 }
 
-// jsonTable is a table of the page.
-type jsonTable struct {
-	heading, anchor string
-	fields          []jsonField
-}
-
-// jsonPage gathers tables, one for each struct.
+// jsonPage writes the blocks of documents.
 type jsonPage struct {
 	testing.TB
-	tables  []jsonTable
-	anchors map[ast.Expr]string // of tables, by struct
-	used    map[string]int      // anchors
-	types   map[string]ast.Expr // by directory and name, as "dir.Name"
-	dirs    map[string]string   // of imports, by directory and name
+	types map[string]ast.Expr // by directory and name, as "dir.Name"
+	dirs  map[string]string   // of imports, by directory and name
+	first map[jsonField]bool  // written fields
 }
 
 // load reads the types of a directory, also those of its tests.
@@ -188,70 +180,51 @@ func (j *jsonPage) fields(g goType) (all []jsonField) {
 	return all
 }
 
-// add adds the table of a struct, and those of structs in it.
-func (j *jsonPage) add(heading, at string, g goType) {
-	fields := j.fields(g)
-	j.tables = append(j.tables, jsonTable{heading, j.anchors[g.expr], fields})
-	for _, f := range fields {
-		if f.of.expr != nil && j.anchors[f.of.expr] == "" {
-			below := at + f.name + map[string]string{"list": "[]"}[f.kind]
-			j.anchors[f.of.expr] = j.anchor(below)
-			j.add("### `"+below+"`", below+".", f.of)
+// rows returns a row for each field of a struct and, indented, of the structs in it. Fields described above are in again.
+func (j *jsonPage) rows(g goType, indent string) (rows [][2]string, again []string) {
+	for _, f := range j.fields(g) {
+		if j.first[f] {
+			again = append(again, f.name)
+			continue
+		}
+		j.first[f] = true
+		if f.of.expr == nil {
+			rows = append(rows, [2]string{indent + f.name, f.kind + "\t" + f.text})
+			continue
+		}
+		rows = append(rows, [2]string{indent + f.name + map[string]string{"list": "[]"}[f.kind], "\t" + f.text})
+		below, known := j.rows(f.of, indent+"  ")
+		if rows = append(rows, below...); known != nil {
+			rows = append(rows, [2]string{indent + "  …", "\talso " + strings.Join(known, ", ")})
 		}
 	}
-}
-
-var notInAnchors = regexp.MustCompile(`[^a-z0-9_ -]`)
-
-// anchor returns the anchor that GitHub gives to the next heading.
-func (j *jsonPage) anchor(heading string) string {
-	name := strings.ReplaceAll(notInAnchors.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
-	if j.used[name]++; j.used[name] > 1 {
-		return fmt.Sprintf("%s-%d", name, j.used[name]-1)
-	}
-	return name
+	return rows, again
 }
 
 func TestReferenceOfJSON(t *testing.T) {
-	j := &jsonPage{t, nil, make(map[ast.Expr]string), make(map[string]int), make(map[string]ast.Expr), make(map[string]string)}
-	roots := make([]goType, len(jsonDocuments))
-	for i, d := range jsonDocuments {
-		if _, roots[i] = j.resolve(goType{expr: ast.NewIdent(d.name), dir: d.dir}); roots[i].expr == nil {
+	j := &jsonPage{t, make(map[string]ast.Expr), make(map[string]string), make(map[jsonField]bool)}
+	var b strings.Builder
+	b.WriteString(jsonIntroduction)
+	for _, d := range jsonDocuments {
+		_, root := j.resolve(goType{expr: ast.NewIdent(d.name), dir: d.dir})
+		if root.expr == nil {
 			t.Fatalf("%s has no struct %s", d.dir, d.name)
 		}
-		j.anchors[roots[i].expr] = j.anchor(d.heading)
-	}
-	for i, d := range jsonDocuments {
-		j.add("## "+d.heading, "", roots[i])
-	}
-	suite.Generated(t, "reference/json.md", jsonIntroduction+j.text())
-}
-
-// text returns all tables. A field is described once: later tables that have the same field lead to the first one.
-func (j *jsonPage) text() string {
-	var b strings.Builder
-	first := make(map[jsonField]string) // anchors of tables
-	for _, table := range j.tables {
-		var again, rows []string
-		for _, f := range table.fields {
-			anchor, known := first[f]
-			if known {
-				again = append(again, fmt.Sprintf("[`%s`](#%s)", f.name, anchor))
-				continue
-			}
-			first[f] = table.anchor
-			if f.of.expr != nil {
-				f.kind = fmt.Sprintf("[%s](#%s)", f.kind, j.anchors[f.of.expr])
-			}
-			rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |\n", f.name, f.kind, f.text))
-		}
-		fmt.Fprintf(&b, "\n%s\n", table.heading)
+		rows, again := j.rows(root, "")
+		fmt.Fprintf(&b, "\n## %s\n", d.heading)
 		if again != nil {
-			fmt.Fprintf(&b, "\nAlso %s.\n", strings.Join(again, ", "))
+			fmt.Fprintf(&b, "\nDescribed above: `%s`.\n", strings.Join(again, "`, `"))
 		}
-		if rows != nil {
-			fmt.Fprintf(&b, "\n| | | |\n|---|---|---|\n%s", strings.Join(rows, ""))
+		if rows == nil {
+			continue
 		}
+		b.WriteString("\n```text\n")
+		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		for _, row := range rows {
+			fmt.Fprintf(w, "%s\t%s\n", row[0], strings.ReplaceAll(row[1], "`", ""))
+		}
+		w.Flush()
+		b.WriteString("```\n")
 	}
-	return b.String()
+	suite.Generated(t, "reference/json.md", b.String())
 }

@@ -14,7 +14,7 @@ func TestReferenceOfProviders(t *testing.T) {
 	all := provider.Published().All()
 	var b strings.Builder
 	b.WriteString("# Providers and limits\n\n`--provider` takes a name or an alias. Without it, Sluice recognizes the provider from the model. An address in braces is your own: set it with `--base-url`.\n\n" +
-		"| name | aliases | address | key |\n|---|---|---|---|\n")
+		"name | aliases | address | key\n---|---|---|---\n")
 	for _, p := range all {
 		key := code(p.KeyEnv)
 		if p.KeyOptional {
@@ -24,19 +24,19 @@ func TestReferenceOfProviders(t *testing.T) {
 		if p.BaseURL == "" {
 			address = code([]string{p.BaseForm})
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", p.Name, code(p.Aliases), address, key)
+		fmt.Fprintf(&b, "`%s` | %s | %s | %s\n", p.Name, code(p.Aliases), address, key)
 	}
 	b.WriteString("\n## How providers count\n\n[Declared and actual](../explanation/how-rate-limits-work.md#what-counts-as-a-token) tokens differ in what `max_tokens` costs.\n\n" +
-		"| provider | tokens | cached input | note | source |\n|---|---|---|---|---|\n")
+		"provider | tokens | cached input | note | source\n---|---|---|---|---\n")
 	for _, p := range all {
 		cached := "free"
 		if p.CountsCached {
 			cached = "counts"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", p.Name, p.Charge, cached, p.Note, cited(p.Source, p.Date, p.Doubtful))
+		fmt.Fprintf(&b, "`%s` | %s | %s | %s | %s\n", p.Name, p.Charge, cached, p.Note, cited(p.Source, p.Date, p.Doubtful))
 	}
 	b.WriteString("\n## Published limits\n\n`tier:` in the settings and `sluice plan --tier` use these limits. Doubtful values are old, contradicted, or not from the provider.\n\n" +
-		"| provider | tier | models | limits | note | source |\n|---|---|---|---|---|---|\n")
+		"provider | tier | models | limits | note | source\n---|---|---|---|---|---\n")
 	for _, p := range all {
 		for _, tier := range provider.Published().Tiers(p.Name) {
 			var limits []string
@@ -49,13 +49,13 @@ func TestReferenceOfProviders(t *testing.T) {
 			if of := tier.Families(); len(of) > 0 {
 				models = code(of)
 			}
-			fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s | %s |\n", p.Name, tier.Tier, models, strings.Join(limits, ", "), tier.Note,
+			fmt.Fprintf(&b, "`%s` | `%s` | %s | %s | %s | %s\n", p.Name, tier.Tier, models, strings.Join(limits, ", "), tier.Note,
 				cited(tier.Source, tier.Date, tier.Doubtful))
 		}
 	}
-	b.WriteString("\n## Headers\n\nSluice reads these headers of each response. If two state the same limit, the first one counts.\n\n| limit | header of the limit | of the remaining amount | of the reset |\n|---|---|---|---|\n")
+	b.WriteString("\n## Headers\n\nSluice reads these headers of each response. If two state the same limit, the first one counts.\n\nlimit | header of the limit | of the remaining amount | of the reset\n---|---|---|---\n")
 	for _, f := range provider.HeaderForms() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Dimension, named(f.Limit), named(f.Remaining), named(f.Reset))
+		fmt.Fprintf(&b, "`%s` | %s | %s | %s\n", f.Dimension, named(f.Limit), named(f.Remaining), named(f.Reset))
 	}
 	suite.Generated(t, "../docs/reference/providers.md", b.String())
 }

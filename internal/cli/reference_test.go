@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,7 +19,6 @@ func TestReferenceOfCommands(t *testing.T) {
 	var b strings.Builder
 	root := newRoot(newStreams(nil, strings.NewReader(""), &b, &b))
 	b.WriteString("# Commands\n\nThis page has all commands and flags. `sluice COMMAND --help` prints the same text.\n\n")
-	b.WriteString("| command | purpose |\n|---|---|\n")
 	var commands []*cobra.Command
 	for _, group := range root.Groups() {
 		for _, cmd := range root.Commands() {
@@ -33,7 +33,7 @@ func TestReferenceOfCommands(t *testing.T) {
 		}
 	}
 	for _, cmd := range commands {
-		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", cmd.CommandPath(), strings.ReplaceAll(cmd.CommandPath(), " ", "-"), cmd.Short)
+		fmt.Fprintf(&b, "- [`%s`](#%s): %s\n", cmd.CommandPath(), strings.ReplaceAll(cmd.CommandPath(), " ", "-"), cmd.Short)
 	}
 	for _, cmd := range commands {
 		reference(&b, cmd)
@@ -48,6 +48,8 @@ func reference(b *strings.Builder, cmd *cobra.Command) {
 		fmt.Fprintf(b, "\n```text\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(cmd.Example, "  "), "\n  ", "\n"))
 	}
 	group := ""
+	var rows strings.Builder
+	w := tabwriter.NewWriter(&rows, 0, 0, 2, ' ', 0)
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Name == "help" {
 			return
@@ -58,9 +60,13 @@ func reference(b *strings.Builder, cmd *cobra.Command) {
 		}
 		if title != group {
 			group = title
-			fmt.Fprintf(b, "\n| %s | |\n|---|---|\n", strings.ToLower(group))
+			fmt.Fprintf(w, "\n%s\n", strings.ToUpper(group[:1])+group[1:])
 		}
 		name, text := flagTexts(f)
-		fmt.Fprintf(b, "| `%s` | %s |\n", strings.ReplaceAll(name, "|", "\\|"), strings.ReplaceAll(text, "|", "\\|"))
+		fmt.Fprintf(w, "  %s\t%s\n", name, text)
 	})
+	w.Flush()
+	if group != "" {
+		fmt.Fprintf(b, "\n```text\n%s```\n", strings.TrimPrefix(rows.String(), "\n"))
+	}
 }

@@ -69,10 +69,11 @@ func (n node) kind() (text string, fields node) {
 		forms, _ := n.get(key).([]any)
 		for _, form := range forms {
 			if m, ok := form.(yaml.MapSlice); ok && node(m).get("type") != nil && len(all) < 2 {
-				of, below := node(m).kind()
-				if all, fields = append(all, of), below; of == "object" {
-					all[len(all)-1] = "object with its source"
+				of, _ := node(m).kind()
+				if of == "object" {
+					of = "object with its source"
 				}
+				all = append(all, of)
 			}
 		}
 	}
@@ -85,7 +86,7 @@ func table(b *strings.Builder, path, description string, fields node) {
 	if path != "" {
 		title = "`" + path + "`"
 	}
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n| field | type | description |\n|---|---|---|\n", title, description)
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\nfield | type | description\n---|---|---\n", title, description)
 	type below struct {
 		path, description string
 		fields            node
@@ -100,7 +101,7 @@ func table(b *strings.Builder, path, description string, fields node) {
 			kind = strings.Replace(kind, "object", fmt.Sprintf("[object](#%s)", strings.NewReplacer(".", "", "[]", "").Replace(at)), 1)
 			later = append(later, below{at, text, own})
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s |\n", item.Key, strings.ReplaceAll(kind, "|", "\\|"), text)
+		fmt.Fprintf(b, "`%s` | %s | %s\n", item.Key, strings.ReplaceAll(kind, "|", "\\|"), text)
 	}
 	for _, l := range later {
 		table(b, l.path, l.description, l.fields)

@@ -28,7 +28,7 @@ func TestReferenceOfMetrics(t *testing.T) {
 		title string
 		of    prometheus.Collector
 	}{{"Runs and lanes", telemetry.NewMetrics(none)}, {"Gateway", gatewayOf(gateway.TrafficSnapshot{})}} {
-		fmt.Fprintf(&b, "\n## %s\n\n| metric | type | labels | description |\n|---|---|---|---|\n", part.title)
+		fmt.Fprintf(&b, "\n## %s\n\nmetric | type and labels | description\n---|---|---\n", part.title)
 		ch := make(chan *prometheus.Desc, 1000)
 		part.of.Describe(ch)
 		close(ch)
@@ -44,11 +44,10 @@ func TestReferenceOfMetrics(t *testing.T) {
 			case strings.HasSuffix(m[1], "_total"):
 				kind = "counter"
 			}
-			labels := ""
 			if m[3] != "" {
-				labels = "`" + strings.Join(strings.Split(m[3], ","), "`, `") + "`"
+				kind += " by `" + strings.ReplaceAll(m[3], ",", "`, `") + "`"
 			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m[1], kind, labels, strings.ReplaceAll(m[2], `\"`, `"`))
+			fmt.Fprintf(&b, "`%s` | %s | %s\n", m[1], kind, strings.ReplaceAll(m[2], `\"`, `"`))
 		}
 	}
 	suite.Generated(t, "../../docs/reference/metrics.md", b.String())
