@@ -46,6 +46,7 @@ func TestEveryBlockIsWhatItsLanguageSays(t *testing.T) {
 	for _, d := range documents(t) {
 		for _, b := range d.blocks {
 			switch err := check(b); {
+			case strings.HasPrefix(d.name, "docs/reference/"): // generated: help has examples, which its own tests read
 			case errors.Is(err, errAbsent):
 				t.Run(fmt.Sprintf("%s:%d", d.name, b.line), func(t *testing.T) { t.Skip(err) })
 			case err != nil:

@@ -87,7 +87,7 @@ var others = map[string]string{
 	"appendonly": "redis-server", "unix-socket": "curl", "signal": "systemctl", "kill-whom": "systemctl", "max-num-seqs": "vLLM",
 	"joblog": "GNU parallel", "ignore-missing": "sha256sum", "rm": "docker", "name": "docker", "stop-timeout": "docker",
 	"pipe": "systemd-run", "wait": "systemd-run", "collect": "systemd-run", "from-file": "kubectl", "long": "zstd",
-	"runs": "limiters.py", "stated": "limiters.py", "sdk": "limiters.py", "serve": "limiters.py", "now": "systemctl",
+	"runs": "limiters.py", "stated": "limiters.py", "sdk": "limiters.py", "serve": "limiters.py", "now": "systemctl", "output-format": "claude",
 }
 
 var (
