@@ -54,7 +54,7 @@ func exported(t *testing.T) map[string]map[string][]string {
 		}
 	}
 	reasons := regexp.MustCompile("`([a-z_]+)`")
-	for _, row := range regexp.MustCompile(`(?m)^\| [0-9, ]+ \| (.*?) \|`).FindAllStringSubmatch(read(t, "../docs/guides/share-a-quota.md"), -1) {
+	for _, row := range regexp.MustCompile(`(?m)^[0-9, ]+ \| (.*?) \|`).FindAllStringSubmatch(read(t, "../docs/guides/share-a-quota.md"), -1) {
 		for _, m := range reasons.FindAllStringSubmatch(row[1], -1) {
 			all["sluice_gateway_refusals_total"]["reason"] = append(all["sluice_gateway_refusals_total"]["reason"], m[1])
 		}
@@ -206,8 +206,8 @@ func TestTheDashboardShowsWhatIsExported(t *testing.T) {
 	}
 }
 
-func TestAlertsAreOfWhatIsExportedAndDocumented(t *testing.T) {
-	known, page := exported(t), read(t, "../docs/reference/alerts.md")
+func TestAlertsUseExportedMetrics(t *testing.T) {
+	known := exported(t)
 	var rules struct {
 		Groups []struct {
 			Rules []struct {
@@ -220,26 +220,18 @@ func TestAlertsAreOfWhatIsExportedAndDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	tried := read(t, "prometheus-alerts_test.yaml")
-	documented := make(map[string]bool)
-	for _, m := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(page, -1) {
-		documented[m[1]] = true
-	}
 	for _, r := range rules.Groups[0].Rules {
 		for _, fault := range checkQuery(known, r.Expr, r.Annotations["summary"]) {
 			t.Errorf("%s: %s", r.Alert, fault)
 		}
-		if want := "https://github.com/sluice-llm/sluice/blob/main/docs/reference/alerts.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want || !documented[r.Alert] {
-			t.Errorf("%s leads to %s, want %s and a heading there", r.Alert, r.Annotations["runbook_url"], want)
+		if r.Annotations["description"] == "" {
+			t.Errorf("%s has no description", r.Alert)
 		}
-		delete(documented, r.Alert)
 		if s := r.Labels["severity"]; s != "critical" && s != "warning" {
 			t.Errorf("%s is of severity %q", r.Alert, s)
 		}
 		if !strings.Contains(tried, "- alertname: "+r.Alert+"\n") {
-			t.Errorf("nobody tries when %s fires", r.Alert)
+			t.Errorf("no test of %s", r.Alert)
 		}
-	}
-	for name := range documented {
-		t.Errorf("%s is documented, and there is none", name)
 	}
 }
