@@ -30,7 +30,7 @@ func TestAJSONArrayIsReadAsItems(t *testing.T) {
 	check("from standard input", 4, 0, 4)
 	cfg.Input = f.in
 	f.input(t, strings.ReplaceAll(pretty, "three", "3"))
-	if _, err := run(t, cfg); err == nil || !strings.Contains(err.Error(), f.in+` item 3: item "3" is not`) {
+	if _, err := run(t, cfg); err == nil || !strings.Contains(err.Error(), f.in+` item 3: item "3" differs`) {
 		t.Errorf("an item that changed: error %v", err)
 	}
 	for _, id := range []string{"a", "b", "3", "4"} {

@@ -193,7 +193,7 @@ func (in *input) recorded(r *rows.Row, id string, hash work.Hash) (bool, error) 
 		return false, nil
 	}
 	if !in.past.Same(recorded, hash) && in.cfg.Changed != ChangedKeep {
-		return false, &ChangedError{Path: "-", Array: r.Source != 0, Lines: []int{r.Number}, IDs: []string{id}}
+		return false, &ChangedError{Path: "-", Array: r.Source != 0, Number: r.Number, ID: id}
 	}
 	in.already.Add(1)
 	in.failed.recall(recorded)

@@ -148,7 +148,7 @@ func TestAChangedTemplateShowsAsChangedRequests(t *testing.T) {
 	}
 	cfg.Template = `{{if eq .a "2"}}two{{else}}{{.a}}{{end}}`
 	_, err := run(t, cfg)
-	if changed, ok := errors.AsType[*batch.ChangedError](err); !ok || len(changed.Lines) != 1 || changed.Lines[0] != 3 {
+	if changed, ok := errors.AsType[*batch.ChangedError](err); !ok || changed.Number != 3 || changed.More != 0 {
 		t.Errorf("%v", err)
 	}
 	cfg.Changed = batch.ChangedRedo

@@ -84,7 +84,7 @@ func TestARunGoesOnWithWhatIsPending(t *testing.T) {
 
 func changedLine(err error, line int) bool {
 	changed, ok := errors.AsType[*batch.ChangedError](err)
-	return ok && slices.Equal(changed.Lines, []int{line})
+	return ok && changed.Number == line && changed.More == 0
 }
 
 func TestPendingResultsOfChangedRequestsCanBeKept(t *testing.T) {

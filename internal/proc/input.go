@@ -405,7 +405,7 @@ func (in *input) recorded(r *row) (bool, error) {
 		return false, nil
 	}
 	if !in.index.Same(number, r.hash) && in.x.cfg.Items.Changed == rows.ChangedRefused {
-		return false, &rows.ChangedError{Path: "-", Array: r.array, Lines: []int{r.number + 1}, IDs: []string{r.id}}
+		return false, &rows.ChangedError{Path: "-", Array: r.array, Number: r.number + 1, ID: r.id}
 	}
 	return in.index.Same(number, r.hash) || in.x.cfg.Items.Changed == rows.ChangedKeep, nil
 }

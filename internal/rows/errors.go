@@ -9,14 +9,18 @@ import (
 // mostNamed is how many rows an error names.
 const mostNamed = 10
 
-// Errors is what is wrong with the rows of an input. It unwraps to those that it names. The zero value is nothing.
+// Errors are the wrong rows of an input. It unwraps to Problems. The zero value has no error.
 type Errors struct {
-	Problems []*Error // the first few
-	More     int      // how many others there are
+	Problems []*Error // the first row of each problem, up to ten
+	More     int      // rows with further problems
 }
 
-// Add adds what is wrong with one more row.
+// Add adds a wrong row.
 func (e *Errors) Add(problem *Error) {
+	if i := slices.IndexFunc(e.Problems, func(p *Error) bool { return p.Problem == problem.Problem }); i >= 0 {
+		e.Problems[i].More++
+		return
+	}
 	if len(e.Problems) == mostNamed {
 		e.More++
 		return
@@ -34,25 +38,14 @@ func (e *Errors) Err() error {
 
 // Error lists the problems, a line each.
 func (e *Errors) Error() string {
-	if e.Problems[0].Item > 0 {
-		return e.list(" bad items")
-	}
-	return e.list(" bad lines")
-}
-
-// list lists the problems, and how many others there are.
-func (e *Errors) list(others string) string {
-	var b strings.Builder
-	for i, p := range e.Problems {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(p.Error())
+	var all []string
+	for _, p := range e.Problems {
+		all = append(all, p.Error())
 	}
 	if e.More > 0 {
-		fmt.Fprintf(&b, "\nand %d more%s", e.More, others)
+		all = append(all, fmt.Sprintf("and %d more with other problems", e.More))
 	}
-	return b.String()
+	return strings.Join(all, "\n")
 }
 
 // Unwrap returns the problems.
@@ -83,47 +76,41 @@ const (
 	ChangedKeep                   // the recorded results count
 )
 
-// ChangedError is returned when ids of an input are recorded in the results for something else.
+// ChangedError is returned when rows have ids that are recorded in the results for something else.
 type ChangedError struct {
-	Path  string
-	Array bool  // Lines are places in a JSON array
-	Lines []int // the first few, in order
-	IDs   []string
-	More  int
+	Path   string
+	Array  bool // Number is a place in a JSON array, not a line
+	Number int  // the lowest of a changed row
+	ID     string
+	More   int // further changed rows
 }
 
-// Add adds a line and its id, in whatever order the results come.
-func (e *ChangedError) Add(line int, id string) {
-	if at, _ := slices.BinarySearch(e.Lines, line); at < mostNamed {
-		e.Lines = slices.Insert(e.Lines, at, line)
-		e.IDs = slices.Insert(e.IDs, at, id)
-		if len(e.Lines) <= mostNamed {
-			return
-		}
-		e.Lines, e.IDs = e.Lines[:mostNamed], e.IDs[:mostNamed]
+// Add adds a changed row. Rows come in any order.
+func (e *ChangedError) Add(number int, id string) {
+	if e.Number > 0 {
+		e.More++
 	}
-	e.More++
+	if e.Number == 0 || number < e.Number {
+		e.Number, e.ID = number, id
+	}
 }
 
-// Err returns the error, or nil where no line is named.
+// Err returns the error, or nil if no row was added.
 func (e *ChangedError) Err() error {
-	if len(e.Lines) == 0 {
+	if e.Number == 0 {
 		return nil
 	}
 	return e
 }
 
-// Error names the lines and their ids.
+// Error names the first row and the number of others.
 func (e *ChangedError) Error() string {
-	named := Errors{More: e.More}
-	for i, line := range e.Lines {
-		problem := &Problem{Text: fmt.Sprintf("item %q is not the one that was recorded", e.IDs[i])}
-		named.Problems = append(named.Problems, Numbered(line, e.Array).Wrong(e.Path, problem))
-	}
-	return named.list("")
+	first := Numbered(e.Number, e.Array).Wrong(e.Path, &Problem{Text: fmt.Sprintf("item %q differs from the recorded one", e.ID)})
+	first.More = e.More
+	return first.Error()
 }
 
-// Hint says what can be done.
+// Hint names the flag that decides.
 func (e *ChangedError) Hint() string {
-	return "--redo changed runs them again, --redo none keeps what was recorded"
+	return "--redo changed runs changed items again, --redo none keeps their recorded results"
 }

@@ -77,11 +77,16 @@ type Error struct {
 	Item    int    // its place in a JSON array; 0: the input is not one
 	Problem string
 	Hint    string // what to do about it; may be empty
+	More    int    // further rows with the same problem
 }
 
 // Error names the line, the item and the problem.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s %s: %s", spoken(e.Path), placeOf(e.Line, e.Item), e.Problem)
+	text := fmt.Sprintf("%s %s: %s", spoken(e.Path), placeOf(e.Line, e.Item), e.Problem)
+	if e.More > 0 {
+		text += fmt.Sprintf(" (and %d more)", e.More)
+	}
+	return text
 }
 
 // spoken is how an input is called in messages.
