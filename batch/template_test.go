@@ -84,9 +84,9 @@ func TestTemplatesThatCannotMakeAPrompt(t *testing.T) {
 	path := writeInput(t, "in.csv", "id,text\n1,\"a\nb\"\n2,c\n")
 	const endless = "p.tmpl takes more than 1000000 rounds for one row"
 	cases := map[string]string{
-		"{{.nope}}":                              `line 2: template p.tmpl:1:2: executing "p.tmpl" at <.nope>: map has no entry for key "nope"`,
-		"x\n{{if eq .id \"2\"}}{{.gone}}{{end}}": `line 4: template p.tmpl:2:19: executing "p.tmpl" at <.gone>`,
-		`{{index . "nope"}}`:                     `line 2: template p.tmpl:1:2: executing "p.tmpl" at <index . "nope">: error calling index: no field "nope"`,
+		"{{.nope}}":                              `line 2: template p.tmpl:1:2: in {{.nope}}: no field "nope"`,
+		"x\n{{if eq .id \"2\"}}{{.gone}}{{end}}": `line 4: template p.tmpl:2:19: in {{.gone}}: no field "gone"`,
+		`{{index . "nope"}}`:                     `line 2: template p.tmpl:1:2: in {{index . "nope"}}: index: no field "nope"`,
 		"{{.text.deep}}":                         "line 2: template p.tmpl:1:7:",
 		"{{join .text .id}}":                     `"1" is not a list`,
 		"{{.text | truncate -1}}":                "truncate to -1 characters",

@@ -74,7 +74,7 @@ func equal(a, b any, more ...any) (same bool, err error) {
 	case x == nil || y == nil:
 		same = isNil(x) && isNil(y)
 	case typ != reflect.TypeOf(y) || !typ.Comparable():
-		return false, fmt.Errorf("incompatible types for comparison: %T and %T", a, b)
+		return false, fmt.Errorf("cannot compare a %T with a %T", a, b)
 	default:
 		same = x == y
 	}
@@ -98,7 +98,7 @@ func ordered(ok func(int) bool) func(a, b any) (bool, error) {
 				return ok(cmp.Compare(x, y.(string))), nil
 			}
 		}
-		return false, fmt.Errorf("incompatible types for comparison: %T and %T", a, b)
+		return false, fmt.Errorf("cannot compare a %T with a %T", a, b)
 	}
 }
 
@@ -129,7 +129,7 @@ func index(v any, keys ...any) (any, error) {
 func slice(v any, bounds ...int) (any, error) {
 	r := reflect.ValueOf(v)
 	if r.Kind() != reflect.String && r.Kind() != reflect.Slice {
-		return nil, fmt.Errorf("can't slice item of type %T", v)
+		return nil, fmt.Errorf("cannot slice a %T", v)
 	}
 	part := [2]int{0, r.Len()}
 	if copy(part[:], bounds); len(bounds) > 2 || part[0] < 0 || part[0] > part[1] || part[1] > r.Len() {

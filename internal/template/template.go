@@ -148,7 +148,7 @@ func (t *Template) Append(out []byte, name string, data any) (text []byte, err e
 
 func (s *state) fail(n parse.Node, format string, args ...any) {
 	place, text := s.tree.ErrorContext(n)
-	panic(failure{fmt.Errorf("%s: executing %q at <%s>: %s", place, s.tree.Name, text, fmt.Sprintf(format, args...))})
+	panic(failure{fmt.Errorf("%s: in {{%s}}: %s", place, text, fmt.Sprintf(format, args...))})
 }
 
 func (s *state) exceed(l Limit) { panic(failure{fmt.Errorf("%s %w", s.name, l)}) }
@@ -358,7 +358,7 @@ func (s *state) field(n parse.Node, v any, name string) any {
 	case map[string]any:
 		member, ok := v[name]
 		if !ok {
-			s.fail(n, "map has no entry for key %q", name)
+			s.fail(n, "no field %q", name)
 		}
 		return member
 	case json.Number:
@@ -413,7 +413,7 @@ func (s *state) call(dot any, n parse.Node, name string, args []parse.Node, pipe
 		if l, ok := errors.AsType[Limit](err); ok {
 			s.exceed(l)
 		}
-		s.fail(n, "error calling %s: %v", name, err)
+		s.fail(n, "%s: %v", name, err)
 	}
 	if text, ok := v.(string); ok && len(text) > MaxBytes {
 		s.exceed(TooLong)
