@@ -128,8 +128,9 @@ func (p *progress) status() status {
 
 // drawBlock redraws the status on a terminal.
 func (p *progress) drawBlock(st status) {
-	if width, _, ok := p.s.terminal(); ok {
-		p.s.err.redraw(st.block(width))
+	if width, height, ok := p.s.terminal(); ok {
+		block := st.block(width)
+		p.s.err.redraw(block[:max(1, min(len(block), height-1))])
 	}
 }
 

@@ -94,24 +94,23 @@ func (s *status) binding() string {
 	return "limited by " + prose.Limit(lane.Binding, limit)
 }
 
-// rationing says that calls wait for others to end, since they may not fit into what is left of a budget beside them, or that all
-// wait a little before another try.
+// rationing returns the number of requests that wait for a spending cap, or for a retry while none is in flight.
 func (s *status) rationing() string {
 	switch inFlight, _, _ := s.sum(); {
 	case s.rationed > 0:
-		return waits(s.rationed) + " for room in the budget"
+		return waiting(s.rationed, "request") + " for a spending cap"
 	case s.retrying > 0 && inFlight == 0:
-		return waits(s.retrying) + " to be tried again"
+		return waiting(s.retrying, "item") + " for a retry"
 	}
 	return ""
 }
 
-// waits says that so many calls wait.
-func waits(n int) string {
+// waiting returns "1 item waits", "3 items wait".
+func waiting(n int, thing string) string {
 	if n == 1 {
-		return "1 call waits"
+		return "1 " + thing + " waits"
 	}
-	return group(n) + " calls wait"
+	return count(n, thing) + " wait"
 }
 
 // pause says until when a lane pauses and, where it is not a mere cooldown, why.
@@ -164,7 +163,7 @@ func (s *status) eta() (time.Duration, bool) {
 // block is the status as it is redrawn on a terminal of that width.
 func (s *status) block(width int) []string {
 	lines := []string{
-		prose.Fields(s.progress()+"  "+bar(s.done+s.failed, s.total, 24), s.failures()),
+		prose.Fields(s.progress()+"  "+bar(s.done+s.failed, s.total, min(24, width/4)), s.failures()),
 		s.speed(),
 		prose.Fields(s.requests(), fmt.Sprintf("tokens %s in, %s out", group(s.usage.Input), group(s.usage.Output))),
 	}
@@ -239,13 +238,13 @@ func (s *status) progress() string {
 	return fmt.Sprintf("%s/%s", group(s.done+s.failed), group(s.total))
 }
 
-// drainLine says what an interrupted run waits for.
+// drainLine returns the open work of an interrupted run, and the effect of another interrupt.
 func (s *status) drainLine() string {
 	inFlight, _, _ := s.sum()
-	what, after := "call", "; Ctrl-C again abandons them (they may be billed)"
+	what, after := "request", "; Ctrl-C again aborts them (they can be billed)"
 	switch {
 	case s.commands:
-		what, after = "command", "; Ctrl-C again ends them (they run again the next time)"
+		what, after = "command", "; Ctrl-C again stops them (they run again later)"
 	case s.far != nil:
 		after = "; Ctrl-C again leaves them to the workers (the same command records them)"
 	}

@@ -6,10 +6,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -140,10 +142,10 @@ func isTerminal(w io.Writer) bool {
 	return isFile && term.IsTerminal(int(f.Fd()))
 }
 
-// terminal returns the size of the terminal that is written to, or false if it is none.
+// terminal returns the size of the terminal that w writes to. It returns false for files, pipes and dumb terminals.
 func (w *safeWriter) terminal() (width, height int, ok bool) {
 	f, isFile := w.w.(*os.File)
-	if !isFile || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
+	if !isFile || !term.IsTerminal(int(f.Fd())) || !steerable(f) {
 		return 0, 0, false
 	}
 	width, height, err := term.GetSize(int(f.Fd()))
@@ -206,6 +208,7 @@ func (w *safeWriter) Write(b []byte) (int, error) {
 	if w.screens {
 		text = escapeLines(text)
 	}
+	text = w.colouredLocked(text)
 	if len(w.block) > 0 {
 		text = w.eraseLocked() + text + w.drawLocked()
 	}
@@ -230,13 +233,30 @@ func (w *safeWriter) eraseLocked() string {
 	if len(w.block) == 0 {
 		return ""
 	}
-	return strings.Repeat("\x1b[A", len(w.block)) + "\r\x1b[J"
+	rows := len(w.block)
+	if width, _, ok := w.terminal(); ok { // a terminal that became narrower has wrapped long lines
+		for _, line := range w.block {
+			rows += max(0, utf8.RuneCountInString(line)-1) / width
+		}
+	}
+	return strings.Repeat("\x1b[A", rows) + "\r\x1b[J"
+}
+
+// failures are the parts of messages, summaries and progress that state a failure.
+var failures = regexp.MustCompile(`(?m)^sluice: error:|^  failed .*$|\b[\d,]+ failed\b`)
+
+// colouredLocked prints failures in red on a terminal, unless NO_COLOR is set (https://no-color.org). Data has no colours.
+func (w *safeWriter) colouredLocked(text string) string {
+	if _, _, ok := w.terminal(); !ok || w.data || os.Getenv("NO_COLOR") != "" {
+		return text
+	}
+	return failures.ReplaceAllString(text, "\x1b[31m$0\x1b[0m")
 }
 
 func (w *safeWriter) drawLocked() string {
 	var b strings.Builder
 	for _, line := range w.block {
-		b.WriteString(escape(w.secrets.blot(line)))
+		b.WriteString(w.colouredLocked(escape(w.secrets.blot(line))))
 		b.WriteByte('\n')
 	}
 	return b.String()

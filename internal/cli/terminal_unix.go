@@ -7,6 +7,9 @@ import (
 	"syscall"
 )
 
+// steerable reports whether a terminal reads escape sequences.
+func steerable(*os.File) bool { return os.Getenv("TERM") != "dumb" }
+
 // hasTerminal reports whether the process has a controlling terminal.
 func hasTerminal() bool {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)

@@ -1,0 +1,18 @@
+package cli
+
+import (
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// hasTerminal reports whether the process has a controlling terminal, which only matters where one hangs up.
+func hasTerminal() bool { return false }
+
+// steerable makes a console read escape sequences, and reports whether it does.
+func steerable(f *os.File) bool {
+	var mode uint32
+	console := windows.Handle(f.Fd())
+	return windows.GetConsoleMode(console, &mode) == nil &&
+		windows.SetConsoleMode(console, mode|windows.ENABLE_VIRTUAL_TERMINAL_PROCESSING) == nil
+}
