@@ -33,7 +33,7 @@ func TestAWaitForASlotEndsAndSaysWhere(t *testing.T) {
 		if !ok || *e != (sluice.SlotTimeoutError{Call: "late", Lane: "m", Wait: 5 * time.Second, Position: 3}) {
 			t.Fatalf("%v", err)
 		}
-		if !strings.Contains(err.Error(), `call "late": no slot in 5s, at place 3 of those that wait for lane "m"`) {
+		if !strings.Contains(err.Error(), `call "late": no slot in 5s, at place 3 of the queue of lane "m"`) {
 			t.Errorf("it says: %v", err)
 		}
 		for _, c := range []struct {

@@ -59,7 +59,12 @@ type Config struct {
 	IgnorePauses bool
 }
 
-// Scheduler admits calls to one account. It is safe for concurrent use. Most callers want Do.
+// Scheduler admits calls to one account, in the order of their priority and tenants, within learned and configured limits. It is safe
+// for concurrent use.
+//
+// Create one with [New], make calls with [Scheduler.Do], and close it at the end. Do runs a function once per attempt, with a permit,
+// and reads its [Outcome]: Kind and Err, the Wait that the provider stated, and Usage with HasUsage. Programs with an attempt loop of
+// their own call [Scheduler.Acquire] and release each permit exactly once.
 type Scheduler struct {
 	cfg    Config
 	closed chan struct{}

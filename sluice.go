@@ -1,38 +1,53 @@
 // Package sluice lets programs use all of an LLM provider's rate limit and none beyond it.
 //
-// Create one [Scheduler] for each account, which is a key at a provider, and make every call through it:
+// Create one [Scheduler] for each account, which is a key at a provider, and send every request through [Scheduler.Do]:
 //
-//	scheduler, err := sluice.New(sluice.Config{}) // no limit is configured: the Scheduler learns them from responses
+//	scheduler, err := sluice.New(sluice.Config{}) // limits are learned from responses
 //	if err != nil {
 //		return err
 //	}
 //	defer scheduler.Close()
-//	tally, err := scheduler.Do(ctx, sluice.Call{Lane: "gpt-4o-mini"}, func(ctx context.Context, p *sluice.Permit) sluice.Outcome {
-//		return attempt(ctx) // sends one request and returns its outcome
+//
+//	call := sluice.Call{Lane: "gpt-4o-mini", Cost: sluice.Cost{Input: 12, MaxOutput: 300}} // tokens, as far as they are known
+//	tally, err := scheduler.Do(ctx, call, func(ctx context.Context, _ *sluice.Permit) sluice.Outcome {
+//		resp, err := post(ctx) // sends one request, without retries
+//		switch {
+//		case err != nil:
+//			return sluice.Outcome{Kind: sluice.Network, Err: err}
+//		case resp.StatusCode == 429:
+//			return sluice.Outcome{Kind: sluice.RateLimit, Wait: 2 * time.Second, Err: errors.New(resp.Status)} // of Retry-After
+//		case resp.StatusCode >= 500:
+//			return sluice.Outcome{Kind: sluice.ServerError, Err: errors.New(resp.Status)}
+//		}
+//		return sluice.Outcome{Usage: sluice.Usage{Input: 12, Output: 80}, HasUsage: true} // of the body
 //	})
+//	if failed := new(sluice.CallError); errors.As(err, &failed) {
+//		log.Printf("%v after %d attempts: %v", failed.Kind, tally.Attempts, err)
+//	}
 //
-// [Scheduler.Do] is the only attempt loop. It waits until the limits of the account permit the call, runs the function, learns from
-// the outcome, and retries if a retry can succeed. A call that the provider throttled returns to its place in the queue and spends no
-// attempt. If Do gives up on a call, its error is a [*CallError].
+// Do waits until the limits of the account permit the call, runs the function, learns from the outcome, and retries if a retry can
+// succeed. A rate-limited call keeps its place in the queue and spends no attempt. If Do gives up on a call, its error is a
+// [*CallError].
 //
-// # Five types
+// The transport of package provider does all of this below an official SDK, and makes outcomes from each provider's responses.
 //
-//   - [Config] configures a Scheduler. The zero value learns every limit; Limits are ceilings, and Start is the first estimate.
+// # Types
+//
+//   - [Config] configures a Scheduler. The zero value learns every limit. Limits are ceilings, and Start is the first estimate.
 //   - [Call] describes one call: its lane (the calls that the provider limits together, as a rule one model), tenant, priority and
 //     expected cost.
 //   - [Permit] is a granted slot and cost. Do releases it. If you call [Scheduler.Acquire] yourself, release it exactly once.
 //   - [Outcome] is the result of an attempt: its [Kind], the wait that the provider asks for, the usage, and the limits from headers.
-//   - [Event] is what an [Observer] receives, for example each grant, each throttle and each learned limit. [Scheduler.Snapshot]
-//     returns the current state.
+//   - [Event] is an event that an [Observer] receives, for example a grant, a rate-limited attempt or a learned limit.
+//     [Scheduler.Snapshot] returns the current state.
 //
 // Package limits documents the types that all packages share.
 //
 // # Other packages
 //
-// If you call a provider through its official SDK, use the Transport of package provider: an http.RoundTripper that does all of the
-// above below the SDK and classifies each provider's responses. Package batch runs the items of a file, pool shares few slots among
-// many agents, and gateway is an http.Handler in front of providers. A [Ledger], such as the one of package cluster, shares an account
-// among processes. Package sim is a provider for tests.
+// Package provider sends requests and reads responses. Package batch runs the items of a file, pool shares few slots among many
+// agents, and gateway is an http.Handler in front of providers. A [Ledger], such as the one of package cluster, shares an account
+// among processes. Package sim simulates a provider for tests.
 package sluice
 
 import (
@@ -48,10 +63,10 @@ type (
 	Call    = limits.Call    // one call: its lane, tenant, priority and expected cost
 	Outcome = limits.Outcome // the result of one attempt
 	Kind    = limits.Kind    // the meaning of a response
-	Limits  = limits.Limits  // what a provider allows
+	Limits  = limits.Limits  // limits of requests and tokens per minute or day, and of concurrency
 	Cost    = limits.Cost    // the tokens that a call is expected to use
 	Usage   = limits.Usage   // the tokens that a call used
-	Event   = limits.Event   // something that happened in a Scheduler
+	Event   = limits.Event   // an event of a Scheduler
 )
 
 // Kinds of outcome. Package limits documents them.
@@ -92,12 +107,12 @@ var ErrSlotTimeout = errors.New("no slot in time")
 type SlotTimeoutError struct {
 	Call     string        // Call.ID
 	Lane     string        // Call.Lane
-	Member   string        // who made the call, if anybody
+	Member   string        // Call.Member
 	Wait     time.Duration // how long it waited
-	Position int           // its place among the calls that wait in the lane, from 1; 0 where that is not known
+	Position int           // its place among the waiting calls of the lane, from 1; 0: unknown
 }
 
-// Error names the member and the call, its wait and its place.
+// Error returns the member, the call, its wait and its place.
 func (e *SlotTimeoutError) Error() string {
 	whose := fmt.Sprintf("call %q", e.Call)
 	switch {
@@ -106,19 +121,19 @@ func (e *SlotTimeoutError) Error() string {
 	case e.Member != "":
 		whose = fmt.Sprintf("member %q, %s", e.Member, whose)
 	}
-	return fmt.Sprintf("%s: no slot in %v, at place %d of those that wait for lane %q", whose, e.Wait, e.Position, e.Lane)
+	return fmt.Sprintf("%s: no slot in %v, at place %d of the queue of lane %q", whose, e.Wait, e.Position, e.Lane)
 }
 
 // Is reports whether target is ErrSlotTimeout.
 func (e *SlotTimeoutError) Is(target error) bool { return target == ErrSlotTimeout }
 
-// CallError is why Do gave up on a call. Use errors.As to reach it; it unwraps to the last attempt's error.
+// CallError is the error of a call that Do gave up on. It unwraps to the error of the last attempt.
 type CallError struct {
 	Outcome       // the last attempt's
 	Tally   Tally // over all attempts
 }
 
-// Error says what the last attempt met, and how often the call was tried.
+// Error returns the reason and the number of attempts.
 func (e *CallError) Error() string {
 	msg := e.Reason()
 	if e.Tally.Tries() <= 1 {
