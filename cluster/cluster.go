@@ -1,7 +1,7 @@
-// Package cluster shares quotas and batches between hosts by way of Redis or Valkey.
+// Package cluster shares limits and batches among hosts through Redis or Valkey.
 //
-// A Cluster is a connection. Its Ledger is a sluice.Ledger: Schedulers of several processes that have it stay within one
-// limit together. Its Collector and Worker are the two ends of a batch that many hosts work on.
+// A Cluster is a connection. Its Ledger is a sluice.Ledger: Schedulers of several processes that use it stay within one limit
+// together. A Collector submits the items of a batch and records their results, and Workers on any host send them.
 package cluster
 
 import (

@@ -1,9 +1,10 @@
-// Package gateway is an http.Handler in front of LLM providers. It holds a call until the provider's limits let it through, in
-// a fair order among tenants, instead of answering 429: any client, in any language, and every agent on a machine, shares one
-// quota.
+// Package gateway is an http.Handler in front of LLM providers. It holds a request until the limits of the provider allow it, in
+// a fair order among tenants, instead of answering 429. Clients in any language share one quota.
 //
-// A client's request is passed on as it wrote it, with the upstream's key in place of its own, and the answer comes back as the
-// provider sent it. What the gateway refuses by itself, it refuses in the words of the client's API.
+// The gateway passes the client's request to the upstream with the upstream's key, and returns the response unchanged. Its own
+// rejections have the form of the client's API.
+//
+// New returns a Gateway for provider.Upstreams. Its methods are safe for concurrent use.
 package gateway
 
 import (

@@ -1,4 +1,5 @@
-// Package limits describes the limits of a provider, and the use of them. It needs the standard library only.
+// Package limits has the types that all packages share: limits and dimensions, calls and their costs, outcomes and their kinds,
+// usage, events and snapshots. It imports only the standard library.
 package limits
 
 import (
