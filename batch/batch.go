@@ -1,8 +1,8 @@
-// Package batch runs files of LLM requests, one JSON line each, through sluice Schedulers, and writes one result line
-// per request to a file that is its own checkpoint: run the same batch again to resume it.
+// Package batch sends the requests of a file, one JSON line each, through sluice Schedulers. It writes one line per result to a
+// file that is also the checkpoint: the same batch resumes from it.
 //
-// Open reads the input once and rejects invalid lines, with their numbers, before anything is sent. Batch.Run processes the
-// items.
+// Open reads the input once. It rejects invalid lines, with their numbers, before any request is sent. Batch.Run sends the
+// requests.
 package batch
 
 import (

@@ -1,9 +1,10 @@
-// Package plan turns a provider's limits and a workload into figures: how many slots and workers, what throughput, how
-// long, at what price.
+// Package plan computes slots, workers, throughput, time and cost from the limits of a provider and a workload.
 //
-// Compute is arithmetic on stated limits, which are a prior: what a provider's headers say, or what a search for its
-// limits finds, wins over every table. A Plan has two answers to "how many at once", because they differ: Slots are for
-// a client that is paced, as by a sluice.Scheduler, and Workers for one that only bounds its open calls.
+// Compute is arithmetic on stated limits. Limits in headers, and limits that a search measured, take precedence over published
+// tables. A Plan has two numbers for concurrency: Slots for clients that keep a pace, such as a sluice.Scheduler, and Workers for
+// clients that only bound their open calls.
+//
+// Simulate runs a workload through the real Scheduler against a simulated provider in virtual time.
 package plan
 
 import (

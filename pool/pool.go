@@ -1,9 +1,8 @@
-// Package pool lets many agents share few slots. A Pool registers Members, each of which takes a slot of a
-// sluice.Scheduler for one call and gives it back; it runs more of them than may be active at once from a bounded queue,
-// and keeps their checkpoints.
+// Package pool lets many agents share few slots. A Pool registers Members. A Member takes a slot of a sluice.Scheduler for one
+// call and gives it back. The Pool queues members beyond its maximum of active ones, and stores their checkpoints.
 //
-// Most callers want Pool.Run, which registers a member for as long as a function works, and in that function Member.Do, which
-// makes a call as sluice.Scheduler.Do does. An HTTP client makes its calls as a member through provider.Transport.
+// Most programs call Pool.Run, which registers a member while a function works. In that function, Member.Do makes a call as
+// sluice.Scheduler.Do does. An HTTP client makes calls as a member through provider.Transport.
 package pool
 
 import (
