@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// The plan past one ledger, as docs/scale.md has it: a ledger in each region, which has a part of the limits by a lease. A home
-// gives the leases out by what the regions want. This exists here alone.
+// The plan past one ledger: each region has a ledger and leases a part of the limits. A home gives the leases out by demand.
+// Only these tests have it.
 
 const (
 	cellRound = time.Second     // a region says what it wants so often
