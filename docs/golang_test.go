@@ -40,6 +40,7 @@ var given = map[string]string{
 	"attempt": "func attempt(context.Context, *sluice.Permit) (o sluice.Outcome) { return }",
 	"client":  "var client interface { Ask(context.Context, string) (struct{ In, Out int }, error) }",
 	"store":   "var store pool.Store",
+	"post":    "func post(context.Context) (r *http.Response, err error) { return }",
 
 	"scheduler":    "var scheduler *sluice.Scheduler",
 	"attempt(ctx)": "func attempt(context.Context) (o sluice.Outcome) { return }",
