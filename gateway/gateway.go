@@ -1,8 +1,8 @@
-// Package gateway is an http.Handler in front of LLM providers. It holds a request until the limits of the provider allow it, in
-// a fair order among tenants, instead of answering 429. Clients in any language share one quota.
+// Package gateway provides an http.Handler in front of LLM providers. The handler queues each request until the provider's rate
+// limits allow it, in a fair order among tenants. Clients in any language share these limits.
 //
 // The gateway passes the client's request to the upstream with the upstream's key, and returns the response unchanged. Its own
-// rejections have the form of the client's API.
+// rejections have the error format of the client's API.
 //
 // New returns a Gateway for provider.Upstreams. Its methods are safe for concurrent use.
 package gateway
@@ -21,47 +21,47 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// Config shapes a Gateway. Upstreams are what it needs.
+// Config configures a Gateway. Only Upstreams is required.
 type Config struct {
-	Upstreams *provider.Upstreams
-	Base      http.RoundTripper // makes the exchanges. Default: provider.NewBase(256)
-	Header    http.Header       // is sent with every call, and wins over all others
+	Upstreams *provider.Upstreams // upstreams that receive the requests
+	Base      http.RoundTripper   // transport of requests to upstreams (default provider.NewBase(256))
+	Header    http.Header         // headers of every upstream request; they replace headers of the same name
 
-	// Tenants are those that may call, by their keys. Nil, or if there never was one: whoever reaches the gateway, which is then for
-	// loopback alone. They are closed by who opened them, after the calls.
+	// Tenants are the tenants and their keys. If it is nil or has never had a tenant, the gateway asks for no key, and should listen
+	// on loopback only. The Gateway does not close it: close it after Wait.
 	Tenants *Tenants
 
-	// Models are names under which models may be asked for, and what they stand for.
+	// Models maps aliases, which clients can use as model names, to names of models.
 	Models map[string]string
 
-	// Early is the time after which a stream without an answer starts with its head and comments, so that its client keeps waiting.
-	// Later errors come as events. Default: never
+	// Early is the time after which a waiting stream gets its headers, and a comment every 10 s, so that its client does not time
+	// out. Errors then arrive as events of the stream. Zero: only the upstream's response starts a stream.
 	Early time.Duration
 
-	// Passthrough are requests of no known API that are served all the same.
+	// Passthrough lists paths outside the supported APIs that the gateway forwards.
 	Passthrough []Passthrough
 
-	Deadlines Deadlines
+	Deadlines Deadlines // time limits of each request
 
-	// MaxBodyMemory bounds the bytes that the bodies of all requests take in memory. A body may take a quarter of it. A tenant gets no
-	// more than is free beside, so one alone gets half. A request whose body has no room is refused with 503. Default 256 MiB
+	// MaxBodyMemory limits the memory for all request bodies, in bytes (default 256 MiB). A body above a quarter of it is rejected
+	// with 413. If too little memory is free for a body, the request is rejected with 503. One tenant gets at most half.
 	MaxBodyMemory int64
 
-	// Hosts are names by which the gateway may be addressed beside those of loopback.
+	// Hosts are further accepted values of the Host header, with or without port. Loopback names are always accepted.
 	Hosts []string
 
-	// Traffic counts the requests. Default: a new one, for the dashboard.
+	// Traffic counts the requests (default: a new Traffic, which the dashboard shows).
 	Traffic *Traffic
 
-	Logger *slog.Logger // nil discards
+	Logger *slog.Logger // log of errors (nil: none)
 }
 
-// Deadlines limit the time of a request. Only Queue counts the time in the queue.
+// Deadlines are the time limits of a request. Only Queue includes time in the queue. Zero selects the default.
 type Deadlines struct {
-	Queue     time.Duration // until it is sent. Default 5 min
-	FirstByte time.Duration // from then until the answer begins. Default 10 min
-	Idle      time.Duration // between two parts of the answer. Default 2 min
-	Total     time.Duration // from when it is sent until the answer's end, over all tries. Default: not bounded
+	Queue     time.Duration // maximum time in queues, over all attempts (default 5 min)
+	FirstByte time.Duration // maximum time from sending an attempt to the start of its response (default 10 min)
+	Idle      time.Duration // maximum time between two parts of a response (default 2 min)
+	Total     time.Duration // maximum time at upstreams, over all attempts (default: unlimited)
 }
 
 // maxBody is the longest body of a request, in bytes.
@@ -78,7 +78,7 @@ const (
 	defaultMaxBodyMemory = 256 << 20
 )
 
-// Gateway serves clients. It is safe for concurrent use.
+// Gateway is the http.Handler for the requests of clients. Create one with New. It is safe for concurrent use.
 type Gateway struct {
 	log     *slog.Logger
 	now     atomic.Pointer[state]
@@ -95,7 +95,7 @@ type Gateway struct {
 	idle sync.Cond
 }
 
-// New returns a Gateway, or an error that names the field of cfg that is wrong.
+// New returns a Gateway. If a field of cfg is invalid, the error names it.
 func New(cfg Config) (*Gateway, error) {
 	cfg.Traffic = cmp.Or(cfg.Traffic, NewTraffic(nil))
 	s, err := newState(cfg)
@@ -117,7 +117,7 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// ServeHTTP serves one request of a client. /healthz and /readyz are here, too, but not the dashboard: see ServeUI.
+// ServeHTTP serves one request of a client, and the health checks /healthz and /readyz. ServeUI serves the dashboard.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.count(1)
 	defer g.count(-1)
@@ -209,10 +209,10 @@ func setPatience(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Drain has readiness fail, so that no more clients are sent here; those that come are served.
+// Drain makes /readyz return 503, so that load balancers send no new requests. The Gateway still serves requests that arrive.
 func (g *Gateway) Drain() { g.draining.Store(true) }
 
-// Wait waits until all requests are over.
+// Wait blocks until no request is in progress.
 func (g *Gateway) Wait() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

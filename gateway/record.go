@@ -13,44 +13,44 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// Record is one request, as it ended. It holds nothing of what was asked or answered.
+// Record describes a finished request. It contains no content of the request or the response.
 type Record struct {
-	At       time.Time // when it came
-	ID       string    // the client's x-request-id, or one that was made
-	Tenant   string    // "": nobody in particular
-	Model    string    // as it is routed; "": it came to none
-	Listed   bool      // the settings name that model: it is not only the client's word
-	Upstream string    // of the last try; "": it was not sent
-	Provider string    // the upstream's, by the name that it has in the registry
-	Endpoint string    // such as /v1/messages; "": no path that is served
+	At       time.Time // arrival of the request
+	ID       string    // x-request-id of the client, or a generated ID
+	Tenant   string    // name of the tenant ("": none)
+	Model    string    // model after aliases are resolved ("": none, or rejected before it was known)
+	Listed   bool      // Model is a name in the configuration or the registry, not only in the request
+	Upstream string    // name of the upstream of the last attempt ("": not sent)
+	Provider string    // name of that upstream's provider
+	Endpoint string    // path of the API, such as /v1/messages ("": unknown path)
 	Stream   bool      // the client asked for a stream
 
-	Status int    // that the client got; 0: it was gone before
-	Kind   string // ok, why the gateway refused it, upstream_error, cut, or client_gone
+	Status int    // HTTP status of the response to the client (0: the client disconnected before)
+	Kind   string // a Kind constant, or the reason of the gateway's rejection, such as queue_full
 
-	Tries   int           // that were sent
-	Wait    time.Duration // for turns, of all tries
-	First   time.Duration // from when it was first sent until the answer began; 0: it did not
-	Latency time.Duration // from when it came until its end
+	Tries   int           // attempts sent
+	Wait    time.Duration // time in queues, over all attempts
+	First   time.Duration // time from sending the first attempt to the start of the response (0: no response)
+	Latency time.Duration // time from arrival to the end
 
-	Usage   sluice.Usage // of all tries, as far as they said
-	Cost    float64      // in US dollars, if HasCost
-	HasCost bool         // the price of a try, or of several, is known
+	Usage   sluice.Usage // reported usage of all attempts
+	Cost    float64      // cost in US dollars, if HasCost
+	HasCost bool         // the price of at least one attempt is known
 
-	Estimated float64 // the part of Cost that is an estimate, as the answer does not state its usage
-	Unpriced  int     // calls of the provider's tools that are not in Cost, as their price is unknown
+	Estimated float64 // estimated part of Cost in US dollars, for responses without usage
+	Unpriced  int     // calls of the provider's tools that Cost omits, because their price is unknown
 }
 
 func (r *Record) add(c pricing.Cost) {
 	r.Cost, r.Estimated, r.Unpriced = r.Cost+c.USD, r.Estimated+c.Estimated, r.Unpriced+c.Unpriced
 }
 
-// Kinds of Record that are no refusal of the gateway.
+// Values of Record.Kind for requests that the gateway did not reject.
 const (
-	KindOK         = "ok"
-	KindUpstream   = "upstream_error" // the upstream's refusal was passed on, or what is no answer, whatever its status
-	KindCut        = "cut"            // the answer broke off
-	KindClientGone = "client_gone"
+	KindOK         = "ok"             // the client got the complete response
+	KindUpstream   = "upstream_error" // the client got an error of the upstream, with any HTTP status
+	KindCut        = "cut"            // the response ended early
+	KindClientGone = "client_gone"    // the client disconnected before the end
 )
 
 // visit is a request while it is here. It is the writer of its answer, which it looks at in passing.

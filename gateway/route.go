@@ -9,11 +9,11 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// Passthrough lets requests pass that are of no known API, to one upstream and with its key. Each costs a request.
+// Passthrough forwards requests outside the supported APIs to one upstream, with its key. Each counts as one request.
 type Passthrough struct {
-	Method   string // "" is any
-	Path     string // the path itself, or what comes before a slash in it, such as /v1/files
-	Upstream string // by its name
+	Method   string // HTTP method (default: any)
+	Path     string // path that is forwarded with all paths below it, such as /v1/files; no slash at the end
+	Upstream string // name of the upstream
 }
 
 // checkPassthrough names the wrong passthrough.

@@ -57,9 +57,9 @@ func newState(cfg Config) (*state, error) {
 	return s, err
 }
 
-// Swap has all calls that come from now on served by another Config; its Logger and Tenants are not used, and without a Traffic
-// it gets the one before. Calls that are open or wait end as they began, and the returned channel is closed when none is left of
-// what was served with before. An error names the field of cfg that is wrong, and has changed nothing.
+// Swap replaces the Config for new requests. It ignores cfg.Logger and cfg.Tenants, and keeps the Traffic if cfg.Traffic is nil.
+// Requests in progress keep the old Config, and over is closed when the last of them finishes. If a field of cfg is invalid, the
+// error names it, and the old Config stays in use.
 func (g *Gateway) Swap(cfg Config) (over <-chan struct{}, err error) {
 	cfg.Traffic = cmp.Or(cfg.Traffic, g.now.Load().cfg.Traffic)
 	s, err := newState(cfg)

@@ -18,29 +18,29 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Tenant is a client of the gateway with its own key. A field that is zero is its default, or no limit.
+// Tenant is a client of the gateway with its own key, weight and limits. A zero field selects the default, or no limit.
 type Tenant struct {
-	Name      string `yaml:"name"`       // letters, digits, and . _ -
-	KeySHA256 string `yaml:"key_sha256"` // of its key, in hexadecimal, as NewKey returns it
+	Name      string `yaml:"name"`       // unique name: 1 to 64 letters, digits and . _ -, the first a letter or digit
+	KeySHA256 string `yaml:"key_sha256"` // SHA-256 of its key in hexadecimal, as NewKey returns it
 
-	Weight   float64 `yaml:"weight,omitempty"`   // its share of what is contended, relative to other tenants. Default 1
-	Priority string  `yaml:"priority,omitempty"` // low, normal, high or critical. Default normal
+	Weight   float64 `yaml:"weight,omitempty"`   // share of a contended limit, relative to other tenants (default 1)
+	Priority string  `yaml:"priority,omitempty"` // low, normal, high or critical (default normal)
 
-	// Its own limits, over all models. Calls beyond them wait in front of the queue that tenants share.
-	RPM         int `yaml:"rpm,omitempty"`
-	TPM         int `yaml:"tpm,omitempty"`
-	Concurrency int `yaml:"concurrency,omitempty"`
+	// Limits over all models. Requests above them wait before they enter the queue that tenants share.
+	RPM         int `yaml:"rpm,omitempty"`         // requests per minute (default: unlimited)
+	TPM         int `yaml:"tpm,omitempty"`         // tokens per minute (default: unlimited)
+	Concurrency int `yaml:"concurrency,omitempty"` // requests in flight (default: unlimited)
 
-	// Its spending caps, in US dollars, per day and month of UTC.
-	MaxCostDay   float64 `yaml:"max_cost_day,omitempty"`
-	MaxCostMonth float64 `yaml:"max_cost_month,omitempty"`
+	// Spending caps in US dollars.
+	MaxCostDay   float64 `yaml:"max_cost_day,omitempty"`   // cap per day in UTC (default: none)
+	MaxCostMonth float64 `yaml:"max_cost_month,omitempty"` // cap per month in UTC (default: none)
 
-	// Models are those that it may ask for, by the names that clients use or by those that they stand for; a * at the end stands
-	// for anything. Nil: all. A tenant with Models or a spending cap sends only fields that provider.Endpoint.HasField knows.
+	// Models lists the allowed models by name or alias (default: all). A * at the end matches any suffix. If Models or a spending cap
+	// is set, requests may only contain fields that provider.Endpoint.HasField reports.
 	Models []string `yaml:"models,omitempty"`
 
-	MaxQueue int           `yaml:"max_queue,omitempty"` // calls that wait. Default 10,000
-	MaxWait  time.Duration `yaml:"-"`                   // of a call for its turn. Default and most: Deadlines.Queue
+	MaxQueue int           `yaml:"max_queue,omitempty"` // maximum number of waiting requests (default 10,000)
+	MaxWait  time.Duration `yaml:"-"`                   // maximum time of a request in queues (default and maximum: Deadlines.Queue)
 }
 
 const usualMaxQueue = 10_000
@@ -49,7 +49,7 @@ var priorities = map[string]limits.Priority{"": limits.Normal, "low": limits.Low
 
 var tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// CheckTenants refuses tenants that a Gateway cannot serve. The error is about the returned field, such as [0].rpm.
+// CheckTenants returns an error if a tenant is invalid, and the field that the error is about, such as [0].rpm.
 func CheckTenants(tenants []Tenant) (field string, err error) {
 	names, sums := make(map[string]bool), make(map[string]bool)
 	for i := range tenants {
@@ -118,7 +118,7 @@ func amount(usd float64) bool { return usd >= 0 && !math.IsInf(usd, 0) }
 
 const keyPrefix = "slk-" // of every key
 
-// NewKey returns a key of 256 random bits, and its SHA-256 in hexadecimal.
+// NewKey returns a new key with 256 random bits, and its SHA-256 in hexadecimal for Tenant.KeySHA256.
 func NewKey() (key, sha string) {
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // it never fails

@@ -18,17 +18,17 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// TenantsConfig shapes Tenants.
+// TenantsConfig configures Tenants.
 type TenantsConfig struct {
-	Tenants []Tenant // none: whoever reaches the gateway may call
+	Tenants []Tenant // initial tenants (none: the gateway asks for no key)
 
-	// Spent is a file that keeps what tenants spent, and that several processes may share. "": it is forgotten at the end.
+	// Spent is the path of the file that stores the cost of each tenant. Several processes can share it. "" stores nothing.
 	Spent string
 
-	Logger *slog.Logger // nil discards
+	Logger *slog.Logger // log of errors (nil: none)
 }
 
-// Tenants are those that may call a Gateway, by their keys. As long as there never was a tenant, whoever reaches the gateway may.
+// Tenants is the set of tenants of a Gateway. Until it has had its first tenant, the Gateway accepts requests without a key.
 // It is safe for concurrent use.
 type Tenants struct {
 	log    *slog.Logger
@@ -66,7 +66,7 @@ type terms struct {
 	limits *sluice.Scheduler // its own; nil: none
 }
 
-// OpenTenants returns Tenants that keep account of what is spent until Close. It fails where a tenant or the file is wrong.
+// OpenTenants returns Tenants, which must be closed. It fails if a tenant is invalid or the file of costs cannot be read.
 func OpenTenants(cfg TenantsConfig) (*Tenants, error) {
 	t := &Tenants{log: cfg.Logger, anyone: &tenant{}}
 	if t.log == nil {
@@ -84,19 +84,19 @@ func OpenTenants(cfg TenantsConfig) (*Tenants, error) {
 	return t, nil
 }
 
-// Keyed reports whether who calls needs a key.
+// Keyed reports whether requests need a tenant's key.
 func (t *Tenants) Keyed() bool { return t.roster.Load().keyed }
 
-// TenantState is how a tenant stands. A Traffic has what its calls used.
+// TenantState is the state of a tenant at one instant. Traffic counts its usage.
 type TenantState struct {
 	Tenant
-	Waiting  int     // calls that were not sent yet,
-	Open     int     // and all of them
-	DayUSD   float64 // spent in this day and month of UTC, with what open calls may cost
-	MonthUSD float64
+	Waiting  int     // requests not sent yet
+	Open     int     // all requests in progress, including Waiting
+	DayUSD   float64 // cost of the current day (UTC) in US dollars, including estimates for requests in progress
+	MonthUSD float64 // cost of the current month (UTC), likewise
 }
 
-// States are those of all tenants, by name. Where no key is needed, it is one without a name.
+// States returns the states of all tenants in order of their names. If no key is needed, it returns one state without a name.
 func (t *Tenants) States() []TenantState {
 	r := t.roster.Load()
 	all := make([]TenantState, 0, len(r.byName)+1)
@@ -133,7 +133,7 @@ func (t *Tenants) ahead(of *tenant, model string) int {
 	return int(min(float64(all), float64(own)*weights/cmp.Or(of.terms.Load().Weight, 1)))
 }
 
-// Close writes what was spent. It is safe to call twice, and on nil.
+// Close writes the costs to the file. Call it after the requests have finished. A second call, or a call on nil, does nothing.
 func (t *Tenants) Close() error {
 	if t == nil {
 		return nil
@@ -165,8 +165,8 @@ func (t *Tenants) identify(key string) (*tenant, bool) {
 	return one, subtle.ConstantTimeCompare(own.sum[:], sum[:]) == 1
 }
 
-// Set replaces the tenants, from the next call on. Open calls go on. A tenant of a name that was there before keeps its queue, and
-// what it spent counts on. Without any tenant nobody may call, if there was one before.
+// Set replaces the tenants for new requests, and does not stop requests in progress. A tenant whose name stays keeps its queue and
+// its costs. If a tenant is invalid, Set returns an error. After the last tenant is removed, every request is rejected.
 func (t *Tenants) Set(tenants []Tenant) error {
 	if field, err := CheckTenants(tenants); err != nil {
 		return fmt.Errorf("gateway: Tenants%s: %w", field, err)

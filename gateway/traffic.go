@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Traffic counts the requests of a gateway: those in progress, those that ended, and those of the last 15 minutes. It keeps
-// no content of requests and responses. It is safe for concurrent use.
+// Traffic counts the requests of a Gateway, by tenant and model and over the last 15 minutes. It keeps no content of requests or
+// responses. Create one with NewTraffic. It is safe for concurrent use.
 type Traffic struct {
 	ended func(*Record)
 
@@ -31,36 +31,36 @@ const (
 	slots    = int(15 * time.Minute / slotTime)
 )
 
-// TrafficSnapshot is a Traffic at one instant.
+// TrafficSnapshot contains the counts of a Traffic at one instant.
 type TrafficSnapshot struct {
-	At            time.Time
-	Waiting, Open int           // requests that wait for an upstream's limits, and requests at an upstream
-	Uses          []Use         // by tenant and model, since the Traffic was made
-	Times         []TimeTraffic // the last 15 minutes, in order
+	At            time.Time     // instant of the snapshot
+	Waiting, Open int           // requests in queues, and requests sent to an upstream
+	Uses          []Use         // usage since NewTraffic, in order of tenant and model
+	Times         []TimeTraffic // the last 15 minutes in steps of 10 s, the oldest first
 }
 
-// Use is what a tenant used of a model.
+// Use counts the requests of one tenant for one model.
 type Use struct {
-	Tenant string // "": no tenant
-	Model  string // "": the request was rejected before its model was known; "other": further models of the tenant
+	Tenant string // name of the tenant ("": none)
+	Model  string // model, as in Record ("other": models after the tenant's first 50, unless Record.Listed)
 
-	Waiting, Open int // requests in progress, as in TrafficSnapshot
-	Ended, Failed int // requests that ended, and those of them that failed
-	Throttled     int // attempts that an upstream answered with a rate-limit rejection
-	Input, Output int64
-	Cost          float64 // in US dollars
+	Waiting, Open int     // requests in progress, as in TrafficSnapshot
+	Ended, Failed int     // finished requests, and the failed ones among them
+	Throttled     int     // attempts that an upstream rejected as rate-limited
+	Input, Output int64   // input and output tokens
+	Cost          float64 // cost in US dollars
 	Unpriced      int     // requests with usage whose price is unknown
 }
 
-// TimeTraffic is the traffic of ten seconds.
+// TimeTraffic counts the requests of 10 s.
 type TimeTraffic struct {
-	Ended, Failed, Throttled int // as in Use
-	Tokens                   int64
-	Waiting                  int // the largest number of waiting requests
+	Ended, Failed, Throttled int   // counts as in Use
+	Tokens                   int64 // input and output tokens of the finished requests
+	Waiting                  int   // maximum number of requests in queues
 }
 
-// NewTraffic returns a Traffic for Config.Traffic. It calls ended, unless that is nil, with each request that ended, on the
-// goroutine that served the request. ended must be quick.
+// NewTraffic returns a Traffic for Config.Traffic. If ended is not nil, it is called with each finished request, on the goroutine
+// that served the request. It must return quickly.
 func NewTraffic(ended func(*Record)) *Traffic {
 	return &Traffic{ended: ended, uses: make(map[useKey]*Use), models: make(map[string]int)}
 }
@@ -150,7 +150,7 @@ func (t *Traffic) count(r *Record) {
 	at.Ended, at.Failed, at.Tokens = at.Ended+1, at.Failed+failed, at.Tokens+input+output
 }
 
-// Snapshot returns the counts now.
+// Snapshot returns the current counts.
 func (t *Traffic) Snapshot() TrafficSnapshot {
 	t.mu.Lock()
 	s := TrafficSnapshot{At: time.Now(), Waiting: t.waiting}

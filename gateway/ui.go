@@ -38,9 +38,9 @@ const (
 	uiPolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
 
-// ServeUI serves the dashboard, at /ui and below. It tells who calls, and how much: so it belongs to
-// a listener of its own, and not to the one of clients, which a reverse proxy may make public. It refuses other hosts, requests
-// that a proxy brings, and pages of other origins.
+// ServeUI serves the dashboard under /ui. The dashboard shows the usage of all tenants. Serve it on a separate listener, because
+// a reverse proxy may publish the listener for clients. ServeUI rejects requests from other hosts, through proxies and from pages
+// of other origins with 403.
 func (g *Gateway) ServeUI(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", uiPolicy)
