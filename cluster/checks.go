@@ -18,28 +18,28 @@ import (
 // oldest is the major version from which on Redis and Valkey have what the scripts use.
 const oldest = 7
 
-// Engine is what an engine says of itself. What its user may not ask it is empty.
+// Engine describes a Redis server. A field is empty if the user may not read it.
 type Engine struct {
 	Name    string `json:"name"`    // `redis`, `valkey` or another name.
 	Version string `json:"version"` // Version, such as `7.0.15`.
 	Mode    string `json:"mode"`    // `standalone`, `sentinel` or `cluster`.
-	Durable bool   `json:"durable"` // It keeps an append-only file.
+	Durable bool   `json:"durable"` // Redis keeps an append-only file.
 	known   bool   // it told whether it does
 }
 
-// Error is why an engine cannot be used. No password is in it.
+// Error reports why Redis cannot be used. It contains no password.
 type Error struct {
-	// At is the engine's URL without password and options, "" where the URL could not be read.
+	// At is the URL without password and options. It is "" if the URL is invalid.
 	At string
-	// Err is what is wrong.
+	// Err is the cause.
 	Err error
-	// Settings says that the URL or the engine's settings are to be changed before another try makes sense.
+	// Settings reports that a retry cannot succeed until the URL or the settings of Redis are changed.
 	Settings bool
 
 	hint string
 }
 
-// Error names the engine and what is wrong.
+// Error returns the URL and the cause.
 func (e *Error) Error() string {
 	if e.At == "" {
 		return e.Err.Error()
@@ -47,10 +47,10 @@ func (e *Error) Error() string {
 	return e.At + ": " + e.Err.Error()
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Hint says what can be done about it.
+// Hint returns advice on how to correct the error, or "".
 func (e *Error) Hint() string { return e.hint }
 
 // wrongURL is an error about a URL, or what it names.
@@ -195,8 +195,8 @@ func facts(ctx context.Context, node engine) (map[string]string, error) {
 	return all, err
 }
 
-// Doubts says what is doubtful about putting a batch on this engine: whether items outlive a crash of it, and who reads them
-// on the way.
+// Doubts returns warnings for a batch on this Redis. It warns of items that may not survive a crash of Redis, and of items that
+// travel unencrypted.
 func (c *Cluster) Doubts() (doubts []string) {
 	switch {
 	case c.engine.known && !c.engine.Durable:

@@ -1,7 +1,7 @@
-// Package cluster shares limits and batches among hosts through Redis or Valkey.
+// Package cluster shares limits and batches among hosts through Redis or Valkey. In this documentation, Redis means either of them.
 //
-// A Cluster is a connection. Its Ledger is a sluice.Ledger: Schedulers of several processes that use it stay within one limit
-// together. A Collector submits the items of a batch and records their results, and Workers on any host send them.
+// A Cluster is a connection to Redis. Cluster.Ledger returns a sluice.Ledger, by which Schedulers in several processes share the
+// limits of an account. A Collector submits the items of a batch and receives their results. Workers on any host process the items.
 package cluster
 
 import (
@@ -22,40 +22,39 @@ const (
 	openTimeout = 10 * time.Second // for all: an engine of many addresses, and the checks
 )
 
-// Config shapes a Cluster.
+// Config configures a Cluster. Only URL is required.
 type Config struct {
-	// URL is where the engine is, in one of these forms:
+	// URL is the address of Redis, in one of these forms:
 	//
 	//	redis://[user[:password]@]host[:6379][/database]                    one server, or any node of a cluster
 	//	rediss://...                                                        the same over TLS
 	//	redis://[user[:password]@]host1:6379?addr=host2:6379&addr=...       several nodes of a cluster
-	//	redis://[user[:password]@]host1:26379?addr=host2:26379&master_set=NAME   sentinels, and the name they know the server by
+	//	redis://[user[:password]@]host1:26379?addr=host2:26379&master_set=NAME   sentinels, and the name of their master set
 	//	unix://[user[:password]@]/path/to/socket[?db=database]              a socket of this host
 	//
-	// With valkey: and valkeys: for redis: and rediss: it is the same. rediss: takes ca_file=FILE (certificates to trust in
-	// place of the system's, in PEM), cert_file=FILE and key_file=FILE (the client's own), server_name=NAME (for certificates
-	// of another name than the address), and insecure=true, which trusts anybody and is warned of. Sentinels that want
-	// a user of their own take sentinel_user=NAME. Nothing else is accepted.
+	// The schemes valkey: and valkeys: equal redis: and rediss:. With rediss:, ca_file=FILE names trusted certificates in PEM, in
+	// place of the system's, and cert_file=FILE and key_file=FILE name the client's certificate and key. server_name=NAME sets the
+	// expected name in the server's certificate, and insecure=true accepts any certificate, with a warning. sentinel_user=NAME is
+	// the user of the sentinels. Other options are errors.
 	URL string
 
-	// Password is for a URL without one: a command line is no place for it, and here it needs no escapes. "" is none.
+	// Password is the password, without escapes, if the URL contains none. "" means none.
 	Password string
 
 	// SentinelPassword is the password of the sentinels. "" means none.
 	SentinelPassword string
 
-	// Role is shown among the members: run, serve or worker.
+	// Role is the role in Member: run, serve or worker.
 	Role string
 
-	// Version of the program, shown among the members.
+	// Version is the version of the program in Member.
 	Version string
 
-	// Logger gets warnings about the connection. Nil discards.
+	// Logger gets warnings about the connection. Nil means none.
 	Logger *slog.Logger
 }
 
-// Cluster is a connection to the engine that several processes share. It is safe for concurrent use. It connects again by
-// itself when the connection is lost.
+// Cluster is a connection to Redis. It reconnects by itself. Create one with Open. It is safe for concurrent use.
 type Cluster struct {
 	cfg    Config
 	at     endpoint
@@ -67,8 +66,8 @@ type Cluster struct {
 	closed atomic.Bool
 }
 
-// Open connects and checks that the server is Redis or Valkey from version 7 on, lets the user write and run scripts, is not a
-// replica, and does not evict keys. It logs doubts. It takes 10 seconds at most. The error is an *Error.
+// Open connects to Redis and checks it, within 10 s. The server must have at least version 7. It must not be a replica or evict keys.
+// The user needs permission to write and to run scripts. If Open cannot read the version, it logs a warning. Errors are *Error values.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -105,7 +104,7 @@ func open(ctx context.Context, cfg Config, at endpoint, client connection) (*Clu
 	return c, nil
 }
 
-// Close takes this process from the members and ends the connection. Ledgers and ends of batches are to be closed before.
+// Close removes this instance from its accounts and closes the connection. Before, close all Ledgers, Collectors and Workers.
 func (c *Cluster) Close() error {
 	c.here.close()
 	c.closed.Store(true)
@@ -118,7 +117,7 @@ func (c *Cluster) newLink() *link {
 	return &link{at: &c.at, client: c.client, closed: &c.closed, log: c.cfg.Logger}
 }
 
-// String is the engine's URL without its password and options.
+// String returns the URL without password and options.
 func (c *Cluster) String() string { return c.at.String() }
 
 // newMember returns 65 random bits as 13 letters and digits.

@@ -15,26 +15,26 @@ import (
 	"github.com/sluice-llm/sluice/internal/wake"
 )
 
-// JobConfig shapes a job.
+// JobConfig configures a job. Only Name is required.
 type JobConfig struct {
-	// Name is the name of the job. Collect resumes a job of this name that was not finished.
+	// Name is the name of the job. Collect resumes an unfinished job of this name.
 	Name string
 
-	// Input says what the numbers mean, such as a hash of the input file's path and of the settings: Collect refuses a job left
-	// behind with another one while the engine has tasks or results of it, and what workers bring late to a job of another one is
-	// dropped. Empty is an Input like any other.
+	// Input identifies the input to which the task numbers refer, such as a hash of the path of the input file and the settings.
+	// Collect returns ErrOtherInput for an unfinished job with another Input while Redis has tasks or results of it. Late results
+	// for another Input are dropped.
 	Input string
 
-	// Settings is what workers need to know for all tasks: opaque here. It rests in the engine in clear: no secrets.
+	// Settings are opaque settings for all tasks, at most MaxPayload bytes. Redis stores them unencrypted. Include no secrets.
 	Settings []byte
 
-	// Window is the most tasks that are in the engine at once. 0 means DefaultWindow; above MaxWindow is refused.
+	// Window is the maximum number of tasks in Redis at once, from 1 to MaxWindow. 0 means DefaultWindow.
 	Window int
 }
 
-// Collector is the end of a batch that has the input and the output. One process at a time is the collector of a job. It is
-// safe for concurrent use. A caller wants Add for every item that has no result yet, whether an earlier collector added it or
-// not, and Results in another goroutine; it calls Recorded for results that are on the disk, and Finish at the end.
+// Collector submits the tasks of a job and receives their results. A job has at most one Collector at a time. Call Add for every
+// item without a recorded result, even if an earlier Collector added it, and range over Results in another goroutine. Call
+// Recorded after results are stored, and Finish at the end. It is safe for concurrent use.
 type Collector struct {
 	link  *link
 	terms terms
@@ -84,8 +84,8 @@ type result struct {
 	Outcome
 }
 
-// Collect becomes the collector of a job, beginning it or taking up one that was left. A dead one's place is free 6 s after its
-// last sign of life, for which it waits; a live collector elsewhere is a *HeldError then.
+// Collect starts a job, or resumes an unfinished one, and returns its Collector. It waits up to 6 s for the lease of a dead Collector
+// to expire. If another Collector is alive, it returns a *HeldError. It can also return ErrOtherInput, a *VersionError or an *Error.
 func (c *Cluster) Collect(ctx context.Context, cfg JobConfig) (*Collector, error) {
 	cfg.Window = cmp.Or(cfg.Window, DefaultWindow)
 	switch {
@@ -122,11 +122,10 @@ func (c *Cluster) Collect(ctx context.Context, cfg JobConfig) (*Collector, error
 	return k, nil
 }
 
-// Add hands in a task. It waits while the window is full and returns when the collector has the task in hand: it reaches the
-// engine a little later, and reaches it again if the engine loses it. The payload is kept for that, and must not change.
-// A number that an earlier collector added is not added twice, and one whose result is there is given by Results at once.
-// A payload above MaxPayload is a *TooLargeError. A number whose outcome Results has given and that is not recorded is done once more.
-// Adding a number otherwise twice to one Collector is a mistake of the caller, and the second is ignored.
+// Add submits a task. It blocks while the window is full, and does not wait for Redis. If Redis loses the task, the Collector sends
+// it again. The caller must not change the payload. A payload above MaxPayload is a *TooLargeError. If an earlier Collector added
+// the number, the task stays as it is, and Results returns an existing outcome at once. If this Collector's Results has returned
+// an outcome for the number that is not recorded, a worker processes the task again. Add ignores other repetitions of a number.
 func (k *Collector) Add(ctx context.Context, t Task) error {
 	if len(t.Payload) > MaxPayload {
 		return &TooLargeError{Number: t.Number, Bytes: len(t.Payload)}
@@ -149,9 +148,9 @@ func (k *Collector) Add(ctx context.Context, t Task) error {
 	}
 }
 
-// Results gives the outcome of every task that was added, each once, in the order of completion. It waits for more until the
-// context ends (and gives its error last), the collector is closed (ErrClosed) or another has taken over (ErrFenced).
-// One caller at a time.
+// Results yields the outcome of every added task in order of completion. It waits for further outcomes, and its last value is an
+// error: the cause of ctx, ErrClosed after Close or Finish, or ErrFenced after another Collector has taken over. Only one goroutine
+// at a time may range over it.
 func (k *Collector) Results(ctx context.Context) iter.Seq2[Outcome, error] {
 	return func(yield func(Outcome, error) bool) {
 		for {
@@ -185,9 +184,9 @@ func (k *Collector) Results(ctx context.Context) iter.Seq2[Outcome, error] {
 	}
 }
 
-// Recorded removes the results of numbers from Redis. Call it when no crash can take them away.
-// Numbers whose result this Collector has not given are allowed: of what an earlier one recorded, remains are removed too.
-// It does not wait.
+// Recorded removes results from Redis. Call it after the results are stored safely.
+// It also accepts numbers whose results an earlier Collector has returned.
+// It does not block.
 func (k *Collector) Recorded(numbers ...int64) {
 	var gone []entry
 	k.mu.Lock()
@@ -207,8 +206,8 @@ func (k *Collector) Recorded(numbers ...int64) {
 	}
 }
 
-// Finish ends the job: it removes the keys, and the workers turn to other jobs. Results that were not recorded are lost. The collector
-// can do nothing more after it; where it fails, because the context ended, it can be called again.
+// Finish stops the Collector, and removes the job from Redis with all results that are not recorded. If it fails because ctx ended,
+// it can be called again.
 func (k *Collector) Finish(ctx context.Context) error {
 	k.end(ErrClosed)
 	k.stop()
@@ -228,8 +227,8 @@ func (k *Collector) Finish(ctx context.Context) error {
 	})
 }
 
-// Close leaves the job to another collector, which can resume it at once. It still removes recorded results if Redis answers.
-// It is safe to call after Finish, and twice.
+// Close stops the Collector and keeps the job, so that another Collector can resume it at once. It removes recorded results if Redis
+// responds within a few seconds. It is safe to call after Finish, and twice.
 func (k *Collector) Close() error {
 	k.mu.Lock()
 	ended := k.err != nil

@@ -45,8 +45,8 @@ end
 return out
 `)
 
-// Withdraw takes back the tasks that no worker has: Results gives each as Withdrawn, and the others as they are done. One that
-// is added meanwhile may be given as Withdrawn and be done all the same: who adds it again has its result. It may be called again when it fails, as by the end of the context.
+// Withdraw takes back the tasks that no worker has. Results yields them with Outcome.Withdrawn. If a task is added at the same time,
+// a worker may process it although it is withdrawn. To get its result, add it again. If Withdraw fails, it can be called again.
 func (k *Collector) Withdraw(ctx context.Context) error {
 	if err := k.adds.wait(ctx); err != nil {
 		return err

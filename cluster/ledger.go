@@ -34,16 +34,16 @@ var (
 	ledgerWords string
 )
 
-// LedgerConfig shapes a Ledger.
+// LedgerConfig configures a Ledger. The zero value is valid.
 type LedgerConfig struct {
-	// Fallback is the part of each limit that all members together use while the engine is gone, above 0 and below 1; each
-	// has an equal share of that part, by the number of members last seen. Zero: calls wait until the engine is back.
+	// Fallback is the part of each limit that all instances together use while Redis is unreachable, from 0 to 1. The instances
+	// last seen have equal shares of it. Zero: requests wait until Redis responds.
 	Fallback float64
 }
 
-// Ledger is a sluice.Ledger whose budgets, slots and pauses are on the engine: all Schedulers of an account that have one stay
-// within its limits together. A Scheduler needs a Ledger of its own, and closes before it. While the engine is gone calls wait,
-// or go on with a part of the limits: see LedgerConfig. It is safe for concurrent use.
+// Ledger is a sluice.Ledger that stores token buckets, concurrency and cooldowns in Redis. All Schedulers with a Ledger of one
+// account share its limits. Each Scheduler needs a Ledger of its own, which must be closed after the Scheduler. While Redis is
+// unreachable, requests wait or use LedgerConfig.Fallback. It is safe for concurrent use.
 type Ledger struct {
 	at       *endpoint
 	client   engine
@@ -83,9 +83,9 @@ type standing struct {
 	rank    int // from 0
 }
 
-// Ledger returns the ledger of an account: of what a provider limits together. Programs that name the same account share it,
-// so its name has to say which key is meant without telling it. It connects when it is first used; Check says at once
-// whether it can be used.
+// Ledger returns a Ledger of an account, which is a set of limits at a provider. Programs that use the same account name share the
+// limits. The name should identify the API key without containing it. The Ledger uses Redis on first use. To detect errors earlier,
+// call Check.
 func (c *Cluster) Ledger(account string, cfg LedgerConfig) *Ledger {
 	l := &Ledger{at: &c.at, client: c.client, log: c.cfg.Logger, cfg: cfg, patience: askDeadline,
 		member: c.member + "." + rand.Text()[:8], account: hashTag(account),
@@ -100,7 +100,7 @@ func (c *Cluster) Ledger(account string, cfg LedgerConfig) *Ledger {
 	return l
 }
 
-// Check reports whether the engine has a ledger of the account that this program can use.
+// Check returns an error if Redis rejects the request, does not respond within 2 s, or has data of the account in another version.
 func (l *Ledger) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
@@ -117,7 +117,7 @@ func (l *Ledger) Check(ctx context.Context) error {
 		"or delete the keys", l.account, format.text, ledgerFormat)
 }
 
-// Take charges the longest prefix of asks that fits. While the engine is gone it waits, or answers from a part of the limits.
+// Take charges the longest prefix of asks that fits. While Redis is unreachable, it waits or uses LedgerConfig.Fallback.
 func (l *Ledger) Take(ctx context.Context, asks limits.Asks) (limits.Reply, error) {
 	ln, err := l.lane(asks.Lane)
 	if err != nil {
@@ -141,7 +141,7 @@ func (l *Ledger) Take(ctx context.Context, asks limits.Asks) (limits.Reply, erro
 	}
 }
 
-// Settle notes what is to be given back. It goes with the next ask, or soon by itself.
+// Settle queues a settlement. The Ledger sends it with the next Take, or after 25 ms.
 func (l *Ledger) Settle(_ context.Context, s limits.Settlement) error {
 	ln, err := l.lane(s.Lane)
 	if err != nil {
@@ -164,7 +164,7 @@ func (l *Ledger) Settle(_ context.Context, s limits.Settlement) error {
 	return nil
 }
 
-// Correct notes what the provider says of a budget, of slots or of a pause. It goes with the next ask, or soon by itself.
+// Correct queues a correction of a token bucket, the concurrency or a cooldown. The Ledger sends it as in Settle.
 func (l *Ledger) Correct(_ context.Context, c limits.Correction) error {
 	ln, err := l.lane(c.Lane)
 	if err != nil {
@@ -181,7 +181,7 @@ func (l *Ledger) Correct(_ context.Context, c limits.Correction) error {
 	return nil
 }
 
-// Watch has tell be called with what is learned of a lane beside the answers to its asks, until stop returns.
+// Watch calls tell with changes of lanes that Redis reports outside replies to Take, until stop is called.
 func (l *Ledger) Watch(tell func(lane string, n limits.LaneState, awake bool)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,7 +208,7 @@ func (l *Ledger) tell(lane string, n limits.LaneState, awake bool) {
 	}
 }
 
-// Close says what is still to be said, for at most two seconds, and leaves the members. It is safe to call twice.
+// Close sends queued settlements and corrections for at most 2 s, and leaves the account. It is safe to call twice.
 func (l *Ledger) Close() error {
 	l.mu.Lock()
 	if l.closing {

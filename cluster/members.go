@@ -20,7 +20,7 @@ const (
 	nameFor     = 48 * time.Hour // after the last beat, an account's name is kept as long as its quota: KEPT in ledger_state.lua
 )
 
-// Member is a process that shares an account's quota.
+// Member is an instance that shares the limits of an account.
 type Member struct {
 	ID      string    `json:"id"`      // ID of the instance.
 	Role    string    `json:"role"`    // `run`, `serve` or `worker`.
@@ -97,7 +97,7 @@ func (m *membership) close() {
 	m.say(context.Background())
 }
 
-// Join shows this process among the members of an account, from soon on and until leave is called.
+// Join lists this instance in AccountStatus.Members of an account until leave is called. It does not wait for Redis.
 func (c *Cluster) Join(account string) (leave func()) {
 	m := c.here
 	m.mu.Lock()

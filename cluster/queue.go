@@ -8,17 +8,17 @@ import (
 	"github.com/sluice-llm/sluice/internal/gate"
 )
 
-// Version is the version of the keys of a job. Collectors and workers of different versions refuse each other.
+// Version is the protocol version of jobs. A Collector or Worker rejects jobs of other versions with a *VersionError.
 const Version = 1
 
-// Bounds of a batch's queue. The largest payload leaves room below the engine's own bound (proto-max-bulk-len, 512 MB) for
-// batches of them; the bytes of a window are what an engine of a gigabyte can hold beside the results.
+// Limits of a job in Redis. MaxPayload keeps several payloads below the maximum length of a value in Redis (proto-max-bulk-len,
+// 512 MB). MaxBytes keeps a job within a Redis with 1 GB of memory.
 const (
-	MaxPayload    = 8 << 20   // bytes of one task's payload, or of one result
-	MaxWindow     = 100_000   // tasks that one job may have in the engine
-	DefaultWindow = 16_384    // tasks
-	MaxBytes      = 256 << 20 // bytes of the payloads of one job's tasks in the engine, and as many of its results
-	MaxDeliveries = 3         // workers that a task may take down with it before it is given up as poison
+	MaxPayload    = 8 << 20   // maximum length of a task's payload, or of a result, in bytes
+	MaxWindow     = 100_000   // maximum of JobConfig.Window, in tasks
+	DefaultWindow = 16_384    // default of JobConfig.Window, in tasks
+	MaxBytes      = 256 << 20 // maximum length of all payloads of a job in Redis, and of all its results, in bytes
+	MaxDeliveries = 3         // number of workers lost with a task after which no worker gets it again
 )
 
 // terms are how long a collector, or a worker with its tasks, is believed to live after a sign of life, and how often it gives
@@ -34,90 +34,90 @@ func (t terms) orUsual() terms {
 
 // Task is one item of a distributed batch.
 type Task struct {
-	// Number is the item's place in the input, from 0. It names the task: one number is one result.
-	// It must be below 1<<32, the engine's bound for a bitmap.
+	// Number is the position of the item in the input, from 0, and identifies the task in its job.
+	// It must be below 1<<32, the limit of a bitmap in Redis.
 	Number int64
 
-	// Payload is what a worker needs to do it, at most MaxPayload bytes.
+	// Payload is the content for the worker. Its maximum length is MaxPayload.
 	Payload []byte
 
-	// Deliveries is the number of workers that were given the task, this one included. A worker that gave it back by Later or Return
-	// is not counted. A collector leaves it alone.
+	// Deliveries is the number of workers that have received the task, including this one. A worker that gave the task back with
+	// Later or Return does not count. Add ignores it.
 	Deliveries int
 
-	// ID is the task's place in the engine's stream. A collector leaves it alone.
+	// ID is the ID of the task's entry in the stream of Redis. Add ignores it.
 	ID string
 
-	// Job is what the task belongs to. A collector leaves it alone.
+	// Job is the job of the task. Add ignores it.
 	Job *Job
 
 	gone chan struct{} // of a Worker: closed when the task is not its own any more
 }
 
-// Job is what a worker knows of a batch.
+// Job is a job as a Worker sees it. The fields have the values of the JobConfig.
 type Job struct {
-	Name     string
-	Input    string // as in JobConfig
-	Settings []byte // as in JobConfig
+	Name     string // name of the job
+	Input    string // identity of the input
+	Settings []byte // settings for all tasks
 
 	served *served // by the Worker that knows it
 }
 
-// Outcome is what became of a task.
+// Outcome is the result of a task, or the reason why there is none.
 type Outcome struct {
-	Number     int64
-	Payload    []byte // what the worker gave to Complete; empty when Poison
-	Poison     bool   // MaxDeliveries workers were lost while they had it: no worker gets it again
-	Withdrawn  bool   // it was taken back before any worker had it
-	Deliveries int    // as in Task
-	Worker     string // of a poisoned task: who had it last
+	Number     int64  // number of the task
+	Payload    []byte // result that the worker passed to Complete, empty if Poison or Withdrawn
+	Poison     bool   // MaxDeliveries workers were lost while they had the task: no worker gets it again
+	Withdrawn  bool   // Withdraw took the task back before a worker got it
+	Deliveries int    // number of workers that received the task, as in Task
+	Worker     string // last worker that had the task, if Poison
 }
 
-// ErrFenced is returned to a collector whose place another one has taken, after it had not renewed its lease. It can do nothing
-// any more: neither add nor remove.
+// ErrFenced is the error of a Collector that did not renew its lease in time, after another one has taken over the job. All its
+// further methods fail.
 var ErrFenced = errors.New("another collector has taken over this job")
 
-// ErrOtherInput is returned by Collect for a job that was begun with another JobConfig.Input, never finished, and of which the engine
-// still has tasks or results.
-var ErrOtherInput = errors.New("the job was begun with another input: finish it, or take another name")
+// ErrOtherInput is returned by Collect if an unfinished job has another JobConfig.Input, and Redis still has tasks or results
+// of it.
+var ErrOtherInput = errors.New("the job was started with another input: finish it, or use another name")
 
-// ErrNoWorkers ends a run whose last worker stopped for a cause, such as a key that was rejected.
+// ErrNoWorkers is the error of Remote.Do after the last worker stopped because of an error, such as a rejected API key.
 var ErrNoWorkers = errors.New("every worker has stopped")
 
-// ErrClosed is returned by a Ledger, Collector or Worker that is closed, also to who waited at it by then.
+// ErrClosed is returned by methods of a closed Ledger, Collector or Worker, including methods that wait when it is closed.
 var ErrClosed = errors.New("closed")
 
-// HeldError is returned by Collect while another collector of the job is alive.
+// HeldError is returned by Collect while another Collector of the job is alive.
 type HeldError struct {
-	Job  string
-	Host string
-	PID  int
+	Job  string // name of the job
+	Host string // host name of that Collector
+	PID  int    // process ID of that Collector
 }
 
-// Error names the process that collects the job.
+// Error names the job and the process of its Collector.
 func (e *HeldError) Error() string {
 	return fmt.Sprintf("job %q is collected by process %d on %s: wait until it ends, or stop it", e.Job, e.PID, e.Host)
 }
 
-// TooLargeError is returned by Add and Complete for a payload above MaxPayload. Other tasks are not touched.
+// TooLargeError is returned by Add and Complete for a payload above MaxPayload. Other tasks are not affected.
 type TooLargeError struct {
-	Number int64 // of the task
-	Bytes  int   // of its payload
+	Number int64 // number of the task
+	Bytes  int   // length of the payload
 }
 
-// Error says how large the payload is, and how large it may be.
+// Error returns the number of the task, and the actual and maximum length of the payload.
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("item %d has %d bytes, more than the %d that are sent through the engine", e.Number, e.Bytes, MaxPayload)
+	return fmt.Sprintf("item %d has %d bytes, above the maximum of %d bytes", e.Number, e.Bytes, MaxPayload)
 }
 
-// VersionError is returned by Collect and Next for a job that a Sluice of another protocol version has begun.
+// VersionError is returned by Collect and Next for a job with another protocol version.
 type VersionError struct {
-	Job  string
-	Has  int // the job's version
-	Want int // ours
+	Job  string // name of the job
+	Has  int    // version of the job
+	Want int    // Version of this package
 }
 
-// Error names both versions.
+// Error returns the name of the job and both versions.
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("job %q is of protocol version %d, this Sluice speaks %d: use one release on every host", e.Job, e.Has, e.Want)
+	return fmt.Sprintf("job %q has protocol version %d, this program version %d: use one release on every host", e.Job, e.Has, e.Want)
 }

@@ -9,39 +9,39 @@ import (
 	"time"
 )
 
-// JobStatus is what the engine tells of a job.
+// JobStatus is the state of a job.
 type JobStatus struct {
-	Name      string
-	Version   int // another than ours: nothing else is known; -1 is none of Sluice
-	Queued    int // tasks that wait for a worker
-	Held      int // tasks that a worker has
-	Delayed   int // tasks that wait for an instant
-	Results   int // results that the collector has not recorded
-	Done      int // all results so far, also of poisoned tasks
-	Poisoned  int // tasks given up after MaxDeliveries
-	Repeated  int // results that came second and were dropped
-	Collector Collecting
-	Workers   []WorkerStatus
-	Stopped   string // why the last worker stopped; "" if one is alive, or was asked to stop
+	Name      string         // name of the job
+	Version   int            // protocol version (-1: not a job of Sluice). If it differs from Version, the next fields are empty
+	Queued    int            // tasks that wait for a worker
+	Held      int            // tasks at workers
+	Delayed   int            // tasks given back with Later that are not due yet
+	Results   int            // results that are not recorded yet
+	Done      int            // all results so far, including poisoned tasks
+	Poisoned  int            // tasks given up after MaxDeliveries
+	Repeated  int            // further results of a task, which were dropped
+	Collector Collecting     // Collector of the job
+	Workers   []WorkerStatus // workers of the job, in order of host and process ID
+	Stopped   string         // cause with which the last worker stopped ("": a worker is alive, or the stop was normal)
 }
 
-// Collecting is a job's collector.
+// Collecting is the state of a job's Collector.
 type Collecting struct {
-	Host  string
-	PID   int
-	Alive bool // its lease stands
+	Host  string // host name
+	PID   int    // process ID
+	Alive bool   // its lease has not expired
 }
 
-// WorkerStatus is one of a job's workers.
+// WorkerStatus is the state of a job's worker.
 type WorkerStatus struct {
-	Host  string
-	PID   int
-	Held  int           // tasks of the job that it has
-	Idle  time.Duration // since its last sign of life
-	Alive bool          // it is not silent for so long that its tasks are given to others
+	Host  string        // host name
+	PID   int           // process ID
+	Held  int           // number of the job's tasks at the worker
+	Idle  time.Duration // time since its last heartbeat
+	Alive bool          // Idle is below the lease of 6 s, after which other workers get its tasks
 }
 
-// Jobs tells what jobs there are, by name.
+// Jobs returns the state of all jobs in order of their names.
 func (c *Cluster) Jobs(ctx context.Context) ([]JobStatus, error) {
 	got, err := c.client.do(ctx, "ZRANGE", registry, "0", "-1")
 	if err != nil {

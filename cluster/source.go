@@ -17,22 +17,22 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// SourceConfig configures a Source.
+// SourceConfig configures a Source. Only Lane is required.
 type SourceConfig struct {
-	// Job is the only job to serve. "" means all jobs, present and future.
+	// Job is the name of the only job to serve. "" means all jobs, including future ones.
 	Job string
 
-	// MaxItems is the number of items after which the Source ends. 0 means no limit.
+	// MaxItems is the number of items after which All stops. 0 means no limit.
 	MaxItems int
 
-	// IdleExit is the time without items after which the Source ends. 0 means never.
+	// IdleExit is the time without items after which All stops. 0 means no limit.
 	IdleExit time.Duration
 
-	// Lane returns the state of a model's lane. Items of a model that pauses for long are left to other workers.
+	// Lane returns the state of a model's lane. If the lane has a cooldown above 5 s, the Source leaves its items to other workers.
 	Lane func(model string) limits.LaneSnapshot
 }
 
-// Source gives a batch.Worker the items of jobs. It is safe for concurrent use. Warnings go to the Logger of its Cluster.
+// Source supplies a batch.Worker with items of jobs. It is safe for concurrent use. Warnings go to the Logger of its Cluster.
 type Source struct {
 	cfg   SourceConfig
 	from  *Worker
@@ -58,19 +58,19 @@ type jobTerms struct {
 	err   error
 }
 
-// TermsError is returned by a Source whose only job has terms that this program cannot use.
+// TermsError is the error of Source.All if the job SourceConfig.Job has settings that this program cannot use.
 type TermsError struct {
-	Job string
-	Err error
+	Job string // name of the job
+	Err error  // cause
 }
 
-// Error names the job and the cause.
+// Error returns the name of the job and the cause.
 func (e *TermsError) Error() string { return fmt.Sprintf("job %s: %v", e.Job, e.Err) }
 
 // Unwrap returns the cause.
 func (e *TermsError) Unwrap() error { return e.Err }
 
-// Source starts to serve jobs. When ctx ends, Done does not wait any longer for Redis: Close gives the tasks back.
+// Source returns a Source, which must be closed. When ctx ends, Done stops waiting for Redis, and Close gives the tasks back.
 func (c *Cluster) Source(ctx context.Context, cfg SourceConfig) (*Source, error) {
 	var jobs []string
 	if cfg.Job != "" {
@@ -98,7 +98,7 @@ const (
 	lookAgain = 250 * time.Millisecond
 )
 
-// All gives tasks until ctx ends, or MaxItems or IdleExit is reached.
+// All yields tasks until ctx ends, or until MaxItems or IdleExit is reached. After an error, it stops. Pass every task to Done.
 func (s *Source) All(ctx context.Context) iter.Seq2[*batch.Task, error] {
 	return func(yield func(*batch.Task, error) bool) {
 		f := s.fetch(ctx)
@@ -287,7 +287,7 @@ func (s *Source) warnOnce(text string) {
 	}
 }
 
-// Holds reports whether a task may be started here: see Worker.Holds.
+// Holds reports whether a task may be started here, as Worker.Holds does.
 func (s *Source) Holds(task *batch.Task) bool {
 	s.mu.Lock()
 	c, open := s.open[task]
@@ -295,8 +295,8 @@ func (s *Source) Holds(task *batch.Task) bool {
 	return open && s.from.Holds(c)
 }
 
-// Done hands over the result of a task, or forgets a task without one. It waits while Redis is away, and so does the worker. After Close, which gave the task back,
-// it does nothing.
+// Done sends the result of a task, and blocks while Redis is unreachable. If a is nil, it forgets the task. After Close, it does
+// nothing, because Close gave the task back.
 func (s *Source) Done(task *batch.Task, a *batch.Answer) {
 	s.mu.Lock()
 	c, open := s.open[task]
@@ -339,8 +339,8 @@ func (s *Source) giveBack(c Task) {
 	_ = s.from.Return(ctx, c) // else the lease ends
 }
 
-// Close gives open tasks back, and returns their number. The cause is why the worker cannot continue, such as a key that was rejected; nil
-// if it was asked to stop. A run whose last worker stops for a cause ends with ErrNoWorkers.
+// Close gives unfinished tasks back, and returns their number. The cause is the error that stops the worker, such as a rejected API
+// key, or nil for a normal stop. If the last worker stops with a cause, Remote.Do returns ErrNoWorkers.
 func (s *Source) Close(cause error) (returned int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), giveBackTimeout)
 	defer cancel()
@@ -362,7 +362,7 @@ func (s *Source) Close(cause error) (returned int, err error) {
 	return returned, errors.Join(err, s.from.Close())
 }
 
-// Status says why there is nothing to do; "" while there is.
+// Status returns a message with the reason why there are no tasks, or "" while there are tasks.
 func (s *Source) Status() string {
 	const idleAfter = 2 * time.Second
 	s.mu.Lock()

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Status is how the accounts on an engine stand.
+// Status is the state of all accounts in Redis.
 type Status struct {
 	URL      string          `json:"url"`      // URL of Redis without password.
 	At       time.Time       `json:"at"`       // Time of the data. By the clock of Redis.
@@ -26,7 +26,7 @@ type Status struct {
 	Accounts []AccountStatus `json:"accounts"` // Accounts that use this Redis.
 }
 
-// AccountStatus is how an account stands.
+// AccountStatus is the state of an account.
 type AccountStatus struct {
 	Account string       `json:"account"`          // Name of the account. The prefix of its keys if the name is unknown.
 	Members []Member     `json:"members"`          // Instances that use the account. The oldest first.
@@ -34,7 +34,7 @@ type AccountStatus struct {
 	Format  string       `json:"format,omitempty"` // Unsupported version of its keys. Then no lanes are known.
 }
 
-// LaneStatus is how a lane stands, as all members together see it.
+// LaneStatus is the state of a lane, for all instances together.
 type LaneStatus struct {
 	Lane       string         `json:"lane"`                   // Model; empty for all together.
 	Open       int            `json:"in_flight"`              // Requests in flight of all instances.
@@ -46,7 +46,7 @@ type LaneStatus struct {
 	Budgets    []BudgetStatus `json:"limits"`                 // State by limit.
 }
 
-// BudgetStatus is one budget of a lane.
+// BudgetStatus is the state of one token bucket of a lane.
 type BudgetStatus struct {
 	Dimension string  `json:"dimension"` // Name of the limit, such as `rpm`.
 	Pace      float64 `json:"pace"`      // Refill of the token bucket per minute or day.
@@ -69,8 +69,8 @@ for i = 6, #KEYS, 3 do
 end
 return out`)
 
-// Status says how all accounts on the engine stand. It looks through all keys there, without stopping the engine meanwhile,
-// and waits for an engine that is gone until ctx ends.
+// Status returns the state of all accounts in Redis. It scans all keys without blocking Redis. While Redis is unreachable, it waits
+// until ctx ends.
 func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	all := Status{URL: c.String(), Engine: c.engine, Accounts: []AccountStatus{}}
 	found, err := c.find(ctx)

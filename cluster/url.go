@@ -20,10 +20,10 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// What programs read Config.Password and Config.SentinelPassword from, and what errors name.
+// Names of environment variables. Programs read passwords from them, and hints in errors mention them.
 const (
-	PasswordVariable         = "SLUICE_REDIS_PASSWORD"
-	SentinelPasswordVariable = "SLUICE_SENTINEL_PASSWORD"
+	PasswordVariable         = "SLUICE_REDIS_PASSWORD"    // Config.Password
+	SentinelPasswordVariable = "SLUICE_SENTINEL_PASSWORD" // Config.SentinelPassword
 )
 
 const (
@@ -48,7 +48,7 @@ type endpoint struct {
 	insecure                              bool
 }
 
-// Redact returns a URL without its password, also one that is none because of what is in it.
+// Redact returns a URL with *** in place of its password, even if the URL is invalid.
 func Redact(text string) string {
 	at := strings.LastIndex(text, "@")
 	if at < 0 {
@@ -65,13 +65,13 @@ func Redact(text string) string {
 	return scheme + "://" + name + ":***" + text[at:]
 }
 
-// CheckURL refuses a URL that Open would not take, without asking the engine. The error is an *Error.
+// CheckURL returns an *Error if Open would reject the URL. It does not connect.
 func CheckURL(text string) error {
 	_, err := parseURL(text)
 	return err
 }
 
-// Password returns the password in a URL, "" if it has none or cannot be read.
+// Password returns the password in a URL. It returns "" if the URL contains none or is invalid.
 func Password(text string) string {
 	e, _ := parseURL(text)
 	return e.password

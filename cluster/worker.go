@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-llm/sluice/internal/wake"
 )
 
-// Worker is the end of batches that does the work. It is safe for concurrent use: a caller has as many goroutines in Next as it
-// wants tasks at once. Every task that Next gave must end in Complete, Later or Return; until then it is kept for this worker.
+// Worker receives tasks of jobs and sends back their results. Pass every task from Next to Complete, Later or Return. Until then, no
+// other Worker gets it while this one renews its lease. It is safe for concurrent use: call Next from one goroutine per task.
 type Worker struct {
 	link    *link
 	terms   terms
@@ -59,7 +59,7 @@ type completion struct {
 	done   chan error
 }
 
-// Work starts to serve the named jobs, or without names all jobs, present and future.
+// Work returns a Worker for the named jobs, or without names for all jobs, including future ones. It must be closed.
 func (c *Cluster) Work(ctx context.Context, jobs ...string) (*Worker, error) {
 	if err := c.mayQueue(ctx); err != nil {
 		return nil, err
@@ -80,8 +80,8 @@ func (c *Cluster) Work(ctx context.Context, jobs ...string) (*Worker, error) {
 	return w, nil
 }
 
-// Next waits for a task; jobs take turns. While the engine is away it waits for it. A job of another version is a
-// *VersionError if the job was asked for by name, else it is left to others.
+// Next waits for a task, and alternates between jobs. It also waits while Redis is unreachable. If a job that was passed to Work by
+// name has another version, Next returns a *VersionError. It skips other such jobs. After Close, it returns ErrClosed.
 func (w *Worker) Next(ctx context.Context) (Task, error) {
 	place := make(chan Task, 1)
 	w.mu.Lock()
@@ -118,10 +118,10 @@ func (w *Worker) Next(ctx context.Context) (Task, error) {
 	return Task{}, err
 }
 
-// Complete hands in the result of a task and returns when the engine has it. The first result of a number counts; a later one
-// is dropped and counted in JobStatus, and is no error. While the engine is away it waits for it: an error means that the context ended
-// (the result is on its way, and reaches the engine if the worker is not closed before), that the worker was closed, or that
-// the result is a *TooLargeError, and the task is still this worker's.
+// Complete sends the result of a task, and waits until Redis has it. Only the first result of a number counts. Further results are
+// dropped and counted in JobStatus.Repeated, without an error. If ctx ends, Complete returns its cause, and the Worker still sends
+// the result unless it is closed. Complete returns ErrClosed after Close, and *TooLargeError for a result above MaxPayload. After
+// a *TooLargeError, the Worker keeps the task.
 func (w *Worker) Complete(ctx context.Context, t Task, result []byte) error {
 	if len(result) > MaxPayload {
 		return &TooLargeError{Number: t.Number, Bytes: len(result)}
@@ -140,9 +140,9 @@ func (w *Worker) Complete(ctx context.Context, t Task, result []byte) error {
 	}
 }
 
-// Holds reports whether a task is this worker's: ask at the instant of starting it. After a lease without an answer, as of a process
-// that was stopped or a host that slept, Redis may have given it to another worker. A task that is not held is over for the caller:
-// if Redis has not given it away, it goes back.
+// Holds reports whether this Worker still has a task. Call it right before you start the task. It returns false if the Worker's lease
+// has expired, for example after the host slept, because Redis may have given the task to another Worker. Do not start or return
+// such a task. If no other Worker has it, it goes back to the queue.
 func (w *Worker) Holds(t Task) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,8 +177,8 @@ func (s *served) dropAllLocked() {
 	clear(s.held)
 }
 
-// Later gives a task back. After a wait, the first free worker gets it. This delivery is not counted. After an error the task is
-// given back, without a wait, as soon as Redis answers.
+// Later gives a task back, for any Worker to receive after the given wait. This delivery is not counted. If Later fails, the task
+// goes back without a wait as soon as Redis responds.
 func (w *Worker) Later(ctx context.Context, t Task, wait time.Duration) error {
 	s := t.Job.served
 	_, err := w.link.do(ctx, scriptBack, s.keys, func() []string {
@@ -196,10 +196,10 @@ func (w *Worker) Later(ctx context.Context, t Task, wait time.Duration) error {
 	return err
 }
 
-// Return gives a task back, as a worker that stops does. This delivery is not counted.
+// Return gives a task back without a wait, for example before the Worker stops. This delivery is not counted.
 func (w *Worker) Return(ctx context.Context, t Task) error { return w.Later(ctx, t, 0) }
 
-// Close ends the worker. Tasks that it holds are given to others 6 s later: Return them before.
+// Close stops the Worker. Other Workers get its tasks after 6 s. To avoid this delay, return them before. It is safe to call twice.
 func (w *Worker) Close() error {
 	w.mu.Lock()
 	first := w.err == nil
