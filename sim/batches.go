@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Batches says how the Batch APIs of OpenAI, Anthropic and Gemini behave. The zero value has the documented limits only, and a
-// batch takes a second.
+// Batches configures the Batch APIs of OpenAI, Anthropic and Gemini. With the zero value, only the documented limits apply, and
+// a batch takes 1 s.
 type Batches = simbatch.Config
 
 // batchHost answers the lines of batches as single requests. It charges no limit for them.

@@ -12,7 +12,7 @@ import (
 // checked are the dimensions of the budgets, in the order in which a provider checks them.
 var checked = [...]limits.Dimension{limits.Requests, limits.RequestsPerDay, limits.Tokens, limits.InputTokens, limits.OutputTokens}
 
-// Limits yields the limits of c on rates, in the order in which they are checked.
+// Limits yields pointers to RPM, RPD, TPM, ITPM and OTPM of c, in the order in which the provider checks them.
 func (c *Config) Limits() iter.Seq2[limits.Dimension, *int] {
 	return func(yield func(limits.Dimension, *int) bool) {
 		for i, limit := range [len(checked)]*int{&c.RPM, &c.RPD, &c.TPM, &c.ITPM, &c.OTPM} {
@@ -23,7 +23,7 @@ func (c *Config) Limits() iter.Seq2[limits.Dimension, *int] {
 	}
 }
 
-// In returns the limit of a dimension, and the period to which it refers.
+// In returns the limit of a dimension, with its period.
 func (c *Config) In(d limits.Dimension) limits.Window {
 	l := limits.Limits{RPM: c.RPM, TPM: c.TPM, ITPM: c.ITPM, OTPM: c.OTPM, RPD: c.RPD, Requests: c.Requests, Tokens: c.Tokens}
 	return l.In(d)

@@ -20,10 +20,9 @@ func hashOf(body []byte) hash {
 
 func (h hash) String() string { return hex.EncodeToString(h[:]) }
 
-// RequestHash is the name under which a server accounts for a request: the
-// first 16 bytes of the body's SHA-256 in hex. The text of an answer begins
-// with "sim:" and the hash of the request it belongs to; every answer's request
-// id carries it as well, or of Gemini, whose errors have none, its responseId.
+// RequestHash returns the ID of a request in [Stats].Paid: the first 16 bytes of the SHA-256 of its body, in hex. The text of
+// a response starts with "sim:" and this ID. The request ID of a response contains it too. For Gemini, this is the responseId, which
+// errors lack.
 func RequestHash(body []byte) string { return hashOf(body).String() }
 
 // endpoint is an endpoint of an API.

@@ -1,19 +1,18 @@
 // Package sim simulates LLM providers whose limits are known.
 //
-// A [Server] speaks the OpenAI dialect (POST /v1/chat/completions, /v1/responses and /v1/embeddings, GET /v1/models),
-// Anthropic's (POST /v1/messages and /v1/messages/count_tokens, GET /v1/models), Cohere's (POST /v2/chat) and Gemini's (POST /v1beta/models/MODEL with
-// :generateContent, :streamGenerateContent, :embedContent, :batchEmbedContents or :countTokens, GET /v1beta/models, and the
-// same under /v1) under the limits of its [Config]. Its headers, bodies and error texts are those of the real providers.
-// Faults, storms and changes of the limits can be configured. If a request offers tools, the response calls the first one,
-// until a request contains the result of a call. The Batch APIs of OpenAI, Anthropic and Gemini are included ([Batches]). So are the
-// APIs by which OpenAI (GET /v1/organization/projects/proj_sim/rate_limits) and Anthropic (GET /v1/organizations/rate_limits)
-// publish limits. GET /stats returns the counts. A Server is an [http.Handler], and [Server.Transport] reaches it in process,
-// without sockets, also inside a testing/synctest bubble.
+// A [Server] is an [http.Handler] with the APIs of several providers. Its [Config] sets limits, faults, storms and other behaviour.
+//   - OpenAI: POST /v1/chat/completions, /v1/responses and /v1/embeddings, GET /v1/models
+//   - Anthropic: POST /v1/messages and /v1/messages/count_tokens, GET /v1/models
+//   - Cohere: POST /v2/chat
+//   - Gemini: POST /v1beta/models/MODEL with :generateContent, :streamGenerateContent, :embedContent, :batchEmbedContents or
+//     :countTokens, GET /v1beta/models, and the same under /v1
+//   - Batch APIs of OpenAI, Anthropic and Gemini: see [Batches]
+//   - APIs that publish limits: GET /v1/organization/projects/proj_sim/rate_limits (OpenAI), /v1/organizations/rate_limits (Anthropic)
+//   - GET /stats: the [Stats]
 //
-// [Config.Optimum] computes the least time for a workload.
-//
-// Of the packages around it, this one uses only limits, a JSON scanner, a timer and the form of numbers. A simulator and a
-// client that share code agree on the same mistakes; the scanner is fuzzed against encoding/json.
+// Headers, bodies and error texts equal the real ones. If a request offers tools, the response calls the first one, until a request
+// contains the result of a call. [Server.Transport] connects in process, without sockets, also in a testing/synctest bubble.
+// [Config.Optimum] computes the minimum time for a workload.
 package sim
 
 import (
@@ -27,80 +26,80 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Config describes the limits and the behaviour of a provider. The zero value is a provider without limits that answers after
-// 200 ms. Its fields are many because each describes one property of a provider, and the flags of sluice sim fill them.
+// Config describes the limits and the behaviour of a provider. The zero value is a provider without limits that responds after
+// 200 ms. Buckets are token buckets of rate limits. Minute buckets belong to limits per minute.
 type Config struct {
-	// Seed decides every random choice. Latencies and faults are a pure function of the seed, the request and the number of
-	// its earlier attempts, so that every client meets the same ones.
+	// Seed is the seed of all random choices. Latencies and faults depend only on the seed, the request and the number of earlier
+	// attempts at it, so all clients get the same ones.
 	Seed uint64
 
-	// Limits per minute for requests, tokens in and out together, input tokens and output tokens. Zero: no limit. They refill
-	// continuously, and all models share them. Gemini's TPM counts the input only: that is ITPM here. Of Gemini's own quotas
-	// there are only the ones for requests and for ITPM.
+	// RPM, TPM, ITPM and OTPM limit requests, all tokens, input tokens and output tokens per minute. Zero: no limit. They refill
+	// continuously, and all models share them. Gemini's TPM counts only input tokens, which is ITPM here. Other quotas of Gemini
+	// are not simulated.
 	RPM, TPM, ITPM, OTPM int
-	// Requests and Tokens are limits with a period of their own, in place of RPM and TPM: fixed windows from the first request on.
+	// Requests and Tokens are limits with another period, in place of RPM and TPM. They are fixed windows from the first request on.
 	Requests, Tokens limits.Window
-	// RPD limits requests per day. It refills continuously, and its bucket holds the limit of the whole day.
+	// RPD limits requests per day. Zero: no limit. It refills continuously, and its bucket holds the limit of a day.
 	RPD int
-	// Concurrency rejects requests above that number in flight. Zero: no limit.
+	// Concurrency is the maximum number of requests in flight. The server rejects further requests. Zero: no limit.
 	Concurrency int
-	// Queue serves that number of requests at once. The others wait in order without a response, as on self-hosted servers.
-	// Zero: no queue.
+	// Queue is the number of requests that are processed at once. Further requests wait in order without a response, as on
+	// self-hosted servers. Zero: no queue.
 	Queue int
-	// Contention serves that number of requests at full speed. If more are in flight, all of them slow down, as on one GPU. None
-	// waits or is rejected. Zero: no contention. A [Limiter] returns the end of a request at once, and does not support it.
+	// Contention is the number of requests in flight that run at full speed. With more, all requests slow down, as on one GPU, but
+	// none waits or is rejected. Zero: no contention. A [Limiter] does not support it.
 	Contention int
 
-	// Burst is the capacity of a minute bucket, as the time of its refill, and at least one token or request. Zero: 60 s, the
-	// limit of the whole minute. Buckets start full. A request larger than the bucket but not larger than the limit passes
-	// when the bucket is full, and leaves a debt.
+	// Burst is the capacity of the minute buckets, as the time in which an empty bucket refills (default 60 s). Its minimum is one
+	// token or request. Buckets start full. A request above the capacity but within the limit is admitted when the bucket is full,
+	// and leaves a debt.
 	Burst time.Duration
-	// FixedWindow fills a minute bucket once every Burst, counted from the first request, in place of the continuous refill.
+	// FixedWindow fills the minute buckets once every Burst, counted from the first request, without continuous refill.
 	FixedWindow bool
-	// Drained has the minute buckets start empty at the first request, as if other clients had used them.
+	// Drained makes the minute buckets start empty at the first request, as if other clients had used them.
 	Drained bool
-	// Charge says what a request costs in tokens, and when. The input is estimated as a quarter of the characters of the texts,
-	// rounded up, and at least one. limits.ChargeDeclared charges TPM with the greater of the input and max_tokens (times n), and
-	// OTPM with max_tokens, at admission; a request without max_tokens declares none. limits.ChargeActual charges the output when
-	// it was produced, TPM and OTPM alike, which may leave a debt. Then OTPM admits while it holds at least one token.
+	// Charge is the way in which tokens are charged. The number of input tokens is a quarter of the characters, and at least 1.
+	// limits.ChargeDeclared charges at admission: max_tokens times n to OTPM, and the larger of this and the input to TPM. A missing
+	// max_tokens counts as 0. limits.ChargeActual charges output to TPM and OTPM when it is produced, which may leave a debt. Then
+	// OTPM admits requests while its bucket holds at least one token.
 	Charge limits.Charge
-	// ChargeRefusals charges the requests buckets for a rejected request, too, down to zero.
+	// ChargeRefusals also charges rejected requests to the buckets of requests, down to zero.
 	ChargeRefusals bool
 
-	// NoHeaders leaves out every rate limit header but Retry-After. Gemini sends none.
+	// NoHeaders omits all rate limit headers except Retry-After. Gemini never sends them.
 	NoHeaders bool
-	// LateHeaders computes the rate limit headers when the response is sent, in place of at admission.
+	// LateHeaders computes the rate limit headers when the response is sent, not at admission.
 	LateHeaders bool
-	// DailyHeaders makes x-ratelimit-*-requests describe the day (RPD), as Groq does. RPM is enforced as well.
+	// DailyHeaders makes x-ratelimit-*-requests describe RPD, as Groq does. RPM stays in force. It requires RPD.
 	DailyHeaders bool
-	// RetryAfter is the form in which a rejection states the wait.
+	// RetryAfter is the form of the wait in rejections (default RetryAfterSeconds).
 	RetryAfter RetryAfterForm
-	// VagueBodies leaves out of a rejection the limit, the use, the wait and the dimension. Gemini then states nothing, as it
-	// has no headers.
+	// VagueBodies omits the limit, the usage, the wait and the dimension from the bodies of rejections. Gemini then states no wait,
+	// because it sends no headers.
 	VagueBodies bool
 
-	// Latency is the time to the first byte. Zero: 200 ms; negative: none.
+	// Latency is the time to the first byte (default 200 ms). Negative: none.
 	Latency time.Duration
-	// PerToken is added to the latency for every output token. A stream sends them at this pace.
+	// PerToken is the additional time per output token (default 0). A stream sends tokens at this pace.
 	PerToken time.Duration
-	// Jitter is the sigma of a lognormal factor on both.
+	// Jitter is the sigma of a lognormal factor on Latency and PerToken (default 0).
 	Jitter float64
-	// RefusalLatency is the time of a rejection. Zero: 5 ms; negative: none.
+	// RefusalLatency is the time until a rejection is sent (default 5 ms). Negative: none.
 	RefusalLatency time.Duration
-	// OutputTokens is the length of a response that max_tokens does not cut. Zero: 64. A prompt that asks for "one word" gets
+	// OutputTokens is the number of output tokens unless max_tokens is lower (default 64). A prompt that asks for "one word" gets
 	// one token.
 	OutputTokens int
-	// OutputSigma spreads that length lognormally, by request.
+	// OutputSigma is the sigma of a lognormal factor on OutputTokens, drawn once per request body (default 0).
 	OutputSigma float64
 
-	// Faults are probabilities of failure.
+	// Faults are the probabilities of failures.
 	Faults Faults
-	// Storms are times in which every request is rejected.
+	// Storms are periods in which all requests are rejected.
 	Storms []Storm
-	// Changes are instants at which the rate limits change.
+	// Changes are changes of the rate limits.
 	Changes []Change
-	// SpentAfter is the number of paid responses after which the account has no credit. Requests in flight are answered and paid.
-	// Zero: never.
+	// SpentAfter is the number of paid responses after which the account has no credit. Requests in flight still succeed.
+	// Zero: no limit.
 	SpentAfter int
 
 	// Batches configures the Batch APIs.
@@ -108,40 +107,40 @@ type Config struct {
 
 	// Key is the only valid API key. Empty: every key is valid.
 	Key string
-	// AdminKey is the only key that reads the limits of the account. Empty: every key does.
+	// AdminKey is the only valid key for the APIs that publish limits. Empty: every key is valid.
 	AdminKey string
-	// Models are the known models; others get a 404. Empty: any model.
+	// Models lists the known models. Requests for other models get a 404. Empty: every model is known.
 	Models []string
 
-	// NoStats leaves out the counts per request ([Stats].Paid), which need memory for millions of different requests.
+	// NoStats omits [Stats].Paid, which needs memory for each different request.
 	NoStats bool
 }
 
-// RetryAfterForm is the form in which a rejection states the wait. Gemini states it in the body, by RetryInfo and in words, for
-// every form of a header.
+// RetryAfterForm is the form of the wait in rejections. With every form except RetryAfterNone, Gemini states the wait in the body, as
+// RetryInfo and as text.
 type RetryAfterForm int
 
 const (
-	// RetryAfterSeconds is a Retry-After header in seconds, rounded up.
+	// RetryAfterSeconds sends a Retry-After header in seconds, rounded up.
 	RetryAfterSeconds RetryAfterForm = iota
-	// RetryAfterMillis adds a retry-after-ms header, rounded up.
+	// RetryAfterMillis sends a Retry-After header in seconds and a retry-after-ms header in milliseconds, both rounded up.
 	RetryAfterMillis
-	// RetryAfterDate is a Retry-After header with an HTTP date, rounded up.
+	// RetryAfterDate sends a Retry-After header with an HTTP date, rounded up to the second.
 	RetryAfterDate
-	// RetryAfterNone sends neither, and leaves the wait out of Gemini's body.
+	// RetryAfterNone sends no header, and omits the wait from Gemini's body.
 	RetryAfterNone
 )
 
-// Faults are probabilities per admitted request. Without the last two, their sum is at most 1. A request that fails was charged,
-// but does not count as paid.
+// Faults are probabilities of failures, from 0 to 1. The first five concern admitted requests, and their sum is at most 1. Such
+// requests are charged, but do not count as paid.
 type Faults struct {
-	ServerError float64 // 500 after the time to the first byte
-	Overloaded  float64 // 529 (Anthropic) or 503 (OpenAI, Gemini) after RefusalLatency
-	Reset       float64 // the connection breaks instead of the first byte
+	ServerError float64 // status 500 after the time to the first byte
+	Overloaded  float64 // status 529 (Anthropic) or 503 (others) after RefusalLatency
+	Reset       float64 // the connection breaks before the first byte
 	Hang        float64 // no response
 	Cut         float64 // the connection breaks in the middle of the body
-	BadRequest  float64 // 400 before admission; every attempt with that body gets it
-	Throttled   float64 // 429 before admission, without a cause, a wait or a charge; drawn again for every attempt
+	BadRequest  float64 // status 400 before admission, for every attempt with the same body
+	Throttled   float64 // status 429 before admission, without cause, wait or charge, drawn again for every attempt
 }
 
 // attempt reports whether attempts at one request differ.
@@ -151,17 +150,17 @@ func (f Faults) sum() float64 {
 	return f.ServerError + f.Overloaded + f.Reset + f.Hang + f.Cut
 }
 
-// Storm is a time in which every request is rejected. No bucket explains it.
+// Storm is a period in which all requests are rejected, independently of the level of the buckets.
 type Storm struct {
-	From, To time.Duration // since the first request
-	Status   int           // 429 (default), or 529 or 503 for an overload, which is 529 of Anthropic and 503 of OpenAI and Gemini
-	Silent   bool          // no Retry-After (Gemini: RetryInfo), which else states the end of the storm
+	From, To time.Duration // start and end, as time since the first request
+	Status   int           // 429 (default), or 529 or 503 for an overload (529 from Anthropic, 503 from others)
+	Silent   bool          // omits the wait until the end of the storm from rejections
 }
 
-// Change multiplies all rate limits of the Config by Factor, until the next Change.
+// Change sets all rate limits to the values in Config times Factor, until the next Change.
 type Change struct {
-	At     time.Duration // since the first request
-	Factor float64       // above zero
+	At     time.Duration // start, as time since the first request
+	Factor float64       // positive factor
 }
 
 // number is a field of a Config that is a number, and its name.

@@ -8,10 +8,9 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Limiter is a provider in virtual time: it judges and times calls by
-// arithmetic alone, as a [Server] of the same Config does. Instants are counted
-// from the first request and must not go backwards. It is not safe for
-// concurrent use. Most callers want Admit, Quotas and Leave.
+// Limiter simulates a provider in virtual time. It admits and times requests as a [Server] with the same Config does, without waiting.
+// Its instants are durations since the first request, and must not decrease. Call Admit to start a request and Leave to finish it.
+// It is not safe for concurrent use.
 type Limiter struct {
 	config  Config
 	budgets *budgets
@@ -22,8 +21,7 @@ type Limiter struct {
 	strays  map[hash]uint32 // refused for no reason
 }
 
-// NewLimiter returns a limiter that nothing was asked yet, or an error that names the
-// field of c that makes no sense, or that arithmetic cannot follow.
+// NewLimiter returns a Limiter. If a field of c is invalid, the error names it. Config.Contention is not supported.
 func NewLimiter(c Config) (*Limiter, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -35,46 +33,44 @@ func NewLimiter(c Config) (*Limiter, error) {
 	return &Limiter{config: c, budgets: newBudgets(c), places: places{n: c.Queue}, strays: map[hash]uint32{}}, nil
 }
 
-// Config is the limiter's, with its defaults filled in.
+// Config returns the Config of the Limiter, with the defaults filled in.
 func (l *Limiter) Config() Config { return l.config }
 
-// Spent sums up the charges, without charged rejections.
+// Spent is the sum of charges in requests, tokens, input tokens and output tokens. It excludes charges for rejected requests.
 type Spent struct{ Requests, Tokens, Input, Output float64 }
 
-// Spent returns the sums so far.
+// Spent returns the sum of all charges so far.
 func (l *Limiter) Spent() Spent { return l.spent }
 
-// Course is how an admitted call goes.
+// Course is the future of an admitted request. Its instants are durations since the first request.
 type Course struct {
-	Kind   limits.Kind   // OK, or how the call fails for its client
-	Cut    bool          // a limits.Network that comes in the middle of the body
-	Head   time.Duration // the instant of the first byte
-	End    time.Duration // and of the last
-	Output int           // tokens that are made between the two
+	Kind   limits.Kind   // outcome for the client, limits.OK if the request succeeds
+	Cut    bool          // the connection breaks in the middle of the body
+	Head   time.Duration // instant of the first byte
+	End    time.Duration // instant of the last byte
+	Output int           // number of tokens produced from Head to End
 }
 
-// Refusal is why a call was not admitted.
+// Refusal describes the rejection of a request.
 type Refusal struct {
-	// Why is the name under which [Stats] counts it: of a bucket that of its dimension, else "storm", "stray" ([Faults].Throttled),
-	// "spent", "concurrency" or "bad_request".
+	// Why is the key in [Stats].Refused: the name of a dimension such as "rpm", or "storm", "stray" ([Faults].Throttled), "spent",
+	// "concurrency" or "bad_request".
 	Why        string
-	Overloaded bool // a storm that is said to be an overload
-	Vague      bool // the body says nothing of what follows
+	Overloaded bool // the rejection reports an overload, not a rate limit
+	Vague      bool // the body states none of the following fields
 
-	Dimension limits.Dimension // of a bucket, or of requests in flight
+	Dimension limits.Dimension // rate limit that is exceeded, or limits.Concurrency
 
-	// Of a bucket.
-	Limit, Used, Requested int
-	TooLarge               bool // it can never pass
+	Limit, Used, Requested int  // limit, usage and demand, in whole requests or tokens; 0 unless a rate limit is exceeded
+	TooLarge               bool // the request is above the limit and is never admitted
 
-	Wait time.Duration // until the call may pass
-	Hint bool          // Retry-After tells the wait
+	Wait time.Duration // time until the request can be admitted
+	Hint bool          // Retry-After states Wait
 }
 
-// Admit judges item i of a workload, which was admitted attempt times before,
-// and says how it will go; or it says no, and why. A call that hangs does so
-// until patience is over. It settles what r leaves open: the length of the
-// answer, and the luck of a request without a body, which is that of i.
+// Admit decides on item i of a workload, which has been admitted attempt times before. If it returns true, the request is in flight,
+// and Course is its future. Otherwise, Refusal is the cause of the rejection. A request that hangs ends after patience. Admit sets
+// r.Output if it is 0. For a request without a body, i determines the random choices.
 func (l *Limiter) Admit(now, patience time.Duration, i int, r *Request, attempt int) (Course, Refusal, bool) {
 	l.config.settle(i, r)
 	if l.config.Faults.badRequest(newLuck(l.config.Seed, r.hash, 0)) {
@@ -118,8 +114,7 @@ func (l *Limiter) course(now, patience time.Duration, r *Request, attempt int) C
 	return c
 }
 
-// Produced charges output that was made by now. Who charges what is declared
-// does so at admission, and nothing here.
+// Produced charges output tokens that have been produced by now. It does nothing with limits.ChargeDeclared.
 func (l *Limiter) Produced(now time.Duration, output int) {
 	if l.config.Charge != limits.ChargeActual || output <= 0 {
 		return
@@ -129,7 +124,7 @@ func (l *Limiter) Produced(now time.Duration, output int) {
 	l.spent.Output += float64(output)
 }
 
-// Leave ends an admitted call.
+// Leave finishes an admitted request. answered reports whether it succeeded and is paid.
 func (l *Limiter) Leave(answered bool) {
 	l.open--
 	if answered {
@@ -137,17 +132,16 @@ func (l *Limiter) Leave(answered bool) {
 	}
 }
 
-// Quota is one budget as the headers of an answer describe it.
+// Quota is the state of one limit, as response headers state it.
 type Quota struct {
-	Dimension limits.Dimension
-	Limit     int
-	Remaining int           // whole units that are left
-	Reset     time.Duration // until the bucket is full
+	Dimension limits.Dimension // dimension of the limit
+	Limit     int              // limit per period
+	Remaining int              // remaining requests or tokens, rounded down
+	Reset     time.Duration    // time until the bucket is full
 }
 
-// Quotas appends what the headers of an answer tell, in the order of
-// [Config.Limits]; nothing, with NoHeaders. Headers are computed when a call was
-// admitted or refused; with LateHeaders, when its answer is sent.
+// Quotas appends the limits that response headers state to dst, in the order of [Config.Limits]. It appends nothing with
+// Config.NoHeaders. Call it right after Admit, or with Config.LateHeaders when the response is sent.
 func (l *Limiter) Quotas(dst []Quota, now time.Duration) []Quota {
 	if l.config.NoHeaders {
 		return dst

@@ -13,22 +13,19 @@ import (
 
 // Request is one item of a Workload.
 type Request struct {
-	// Input and MaxTokens are the tokens that go in and those that the request
-	// declares for the answer (0: none).
+	// Input is the number of input tokens. MaxTokens is the declared maximum of output tokens (0: none).
 	Input, MaxTokens int
-	// Output is the tokens of the answer. Zero: as many as the Config says;
-	// negative: none, as with embeddings.
+	// Output is the number of output tokens. Zero: the value from the Config. Negative: none, as for embeddings.
 	Output int
 
 	hash hash // of the body, if there is one
 }
 
-// Workload is what a client has to do, in its order.
+// Workload is a list of requests in the order in which a client sends them.
 type Workload []Request
 
-// Workload describes the requests with these bodies, if they are sent to path,
-// exactly as the server will meet them, luck included. Those that the server
-// will refuse as bad are left out. It panics if c makes no sense.
+// Workload returns the requests that POST the given bodies to path, with the tokens and random choices of a [Server] with this Config.
+// It omits invalid requests, which the Server would reject. It panics if c is invalid.
 func (c Config) Workload(path string, bodies ...[]byte) Workload {
 	c.Key = ""
 	s, err := New(c)
@@ -54,19 +51,14 @@ func (c Config) Workload(path string, bodies ...[]byte) Workload {
 	return w
 }
 
-// Optimum is the least time in which a client can have all of w answered: one
-// that knows the provider's whole state, is never refused, whose network takes
-// no time, and that comes to the limits with its first request. It follows from the
-// provider's parameters alone, by its own budgets in virtual time: bursts,
-// concurrency, silent queue, latency, storms, changes and faults included.
+// Optimum returns the minimum time in which a client can complete w, from its first request on. This client knows the complete state of
+// the provider, is never rejected, and has a network without delay. Optimum computes the time from c, including bursts, concurrency,
+// Queue, latency, storms, changes and faults.
 //
-// Items go in the order given, each as early as the provider lets it pass, and
-// one that fails goes again before others do. (With token limits, another
-// order could fill gaps a little better.) Requests without a body, that is
-// not made by [Config.Workload], draw their luck by their place in w. Money
-// (SpentAfter) is left out of account, and so are stray refusals and a request
-// that is too large ever to pass. Contention counts as a silent queue of as many
-// places, which gets as much done. Optimum panics if c makes no sense.
+// The client sends requests in order, each as early as the provider admits it, and retries failed ones first. With token limits,
+// another order could be slightly faster. For requests that [Config.Workload] did not create, their position in w determines the
+// random choices. Optimum ignores SpentAfter, Faults.Throttled, and requests that are too large for a limit. Contention counts as a
+// Queue of the same length. Optimum panics if c is invalid.
 func (c Config) Optimum(w Workload) time.Duration {
 	c, err := c.withDefaults()
 	if err != nil {

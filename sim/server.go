@@ -13,8 +13,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/wake"
 )
 
-// Server simulates a provider. New makes one; it is safe for
-// concurrent use. Most callers want it as an http.Handler or by its Transport.
+// Server simulates a provider. Use it as an http.Handler or with Transport. Create one with New. It is safe for concurrent use.
 type Server struct {
 	config    Config
 	processor processor
@@ -39,8 +38,7 @@ type account struct {
 	paid     uint32
 }
 
-// New returns a server under the limits of c, or an error that names the field
-// that makes no sense.
+// New returns a Server. If a field of c is invalid, the error names it.
 func New(c Config) (*Server, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -60,7 +58,7 @@ func New(c Config) (*Server, error) {
 // maxBody is the longest body that is read.
 const maxBody = 64 << 20
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP serves one request of a client. It takes as long as the Config specifies.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if simbatch.Serves(r.URL.Path) {
 		s.batches.ServeHTTP(w, r)

@@ -6,41 +6,35 @@ import (
 	"github.com/sluice-llm/sluice/internal/simbatch"
 )
 
-// Stats is what a server saw.
+// Stats contains the counts of a Server.
 type Stats struct {
-	// Requests counts every call that had the right key and form; Invalid
-	// those that had not.
+	// Requests counts valid requests. Invalid counts requests with a wrong key, path, header or body.
 	Requests int `json:"requests"`
 	Invalid  int `json:"invalid"`
-	// Throttled counts those refused by a limit, a storm, for no reason, or
-	// for want of money; Refused has the reasons: rpm, rpd, tpm, itpm, otpm,
-	// concurrent, storm, stray, spent, and of the invalid auth and
-	// bad_request.
+	// Throttled counts valid requests that were rejected because of a limit, a storm, Faults.Throttled or SpentAfter. Refused counts
+	// all rejections by cause: rpm, rpd, tpm, itpm, otpm, concurrency, storm, stray (Faults.Throttled), spent, and for invalid
+	// requests auth and bad_request.
 	Throttled int            `json:"throttled"`
 	Refused   map[string]int `json:"refused"`
-	// Of the admitted calls, Answered were answered whole and paid for,
-	// Faulted failed by Config.Faults, Abandoned lost their client, and
-	// InFlight are open. Peak is the most that were open at once.
-	Answered  int `json:"answered"`
-	Faulted   int `json:"faulted"`
-	Abandoned int `json:"abandoned"`
-	InFlight  int `json:"in_flight"`
+	// Every admitted request counts in one of the following four fields. Peak is the maximum of InFlight.
+	Answered  int `json:"answered"`  // complete and paid responses
+	Faulted   int `json:"faulted"`   // failures by Config.Faults
+	Abandoned int `json:"abandoned"` // requests whose client disconnected
+	InFlight  int `json:"in_flight"` // requests in flight
 	Peak      int `json:"peak"`
-	// InputTokens were admitted, OutputTokens produced.
+	// InputTokens counts tokens of admitted requests, and OutputTokens counts produced tokens.
 	InputTokens  int `json:"input_tokens"`
 	OutputTokens int `json:"output_tokens"`
-	// Paid is the number of answers paid for by the hash of the request, of
-	// which more than one is a duplicate. It is empty under Config.NoStats.
-	// A line of a batch that runs is an answer to its request, too.
+	// Paid counts paid responses by [RequestHash], including lines of batches. A count above 1 means duplicates. It is empty with
+	// Config.NoStats.
 	Paid map[string]int `json:"paid,omitempty"`
-	// LimitReads counts the reads of the account's limits by an admin key, which are no requests.
+	// LimitReads counts requests that read the limits with an admin key. They are not in Requests.
 	LimitReads int `json:"limit_reads,omitempty"`
-	// Batches is what the Batch APIs saw. What came live is counted above:
-	// Answered.
+	// Batches contains the counts of the Batch APIs. They are not in the fields above, except Paid.
 	Batches simbatch.Stats `json:"batches"`
 }
 
-// Stats returns a copy of what the server saw so far.
+// Stats returns a copy of the counts so far.
 func (s *Server) Stats() Stats {
 	batches, paid := s.batches.Stats()
 	s.mu.Lock()

@@ -16,11 +16,10 @@ import (
 	"github.com/sluice-llm/sluice/internal/wake"
 )
 
-// Transport returns a way to the server that needs no sockets: RoundTrip
-// judges and answers in the caller's goroutine, waiting as the server would,
-// and only a stream has a goroutine of its own, which ends with its body. It
-// works in a testing/synctest bubble. A reset is an error, a cut body ends in
-// io.ErrUnexpectedEOF, and a call that hangs does so until its context ends.
+// Transport returns an http.RoundTripper that reaches the Server without sockets. RoundTrip waits for the response in the caller's
+// goroutine. A stream has one more goroutine, which stops with its body. It works in a testing/synctest bubble. For Faults.Reset,
+// RoundTrip returns an error. For Faults.Cut, the body ends with io.ErrUnexpectedEOF. For Faults.Hang, RoundTrip blocks until the
+// request's context ends.
 func (s *Server) Transport() http.RoundTripper { return transport{s} }
 
 type transport struct{ server *Server }
