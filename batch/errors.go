@@ -60,7 +60,7 @@ func (e *UnreachableError) Hint() string {
 		what = "allow the process more open files, with ulimit -n, or fewer calls at once"
 	}
 	if e.Recorded > 0 {
-		kept = "what is recorded is kept"
+		kept = "the recorded results are kept"
 	}
 	return what + "; " + kept
 }

@@ -129,8 +129,8 @@ func TestBadLinesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		{"a prompt that is no text", `{"prompt":["x"],"model":"m"}`, "prompt is not a text"},
 		{"an empty id", `{"custom_id":"","model":"m","messages":[]}`, `custom_id is ""`},
 		{"an id that is no text", `{"custom_id":{},"model":"m","messages":[]}`, "custom_id is {}"},
-		{"an id twice", `{"custom_id":"good","model":"n","messages":[]}`, `custom_id "good" is that of line 1 too`},
-		{"a missing id that is taken", `{"custom_id":"4","model":"n","messages":[]}` + "\n" + `{"model":"n","messages":[]}`, `custom_id "4" is that of line 3 too`},
+		{"an id twice", `{"custom_id":"good","model":"n","messages":[]}`, `custom_id "good" is also in line 1`},
+		{"a missing id that is taken", `{"custom_id":"4","model":"n","messages":[]}` + "\n" + `{"model":"n","messages":[]}`, `custom_id "4" is also in line 3`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -325,7 +325,7 @@ func TestTLS(t *testing.T) {
 	cfg := at(trusting, "127.0.0.1", "insecure=true")
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	c := connect(t, cfg)
-	if !strings.Contains(log.String(), "insecure=true: whoever is in between can pass for rediss://127.0.0.1") {
+	if !strings.Contains(log.String(), "insecure=true: the certificate of rediss://127.0.0.1") {
 		t.Errorf("insecure is silent: %q", log.String())
 	}
 	for _, doubt := range c.Doubts() {

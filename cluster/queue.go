@@ -107,7 +107,7 @@ type TooLargeError struct {
 
 // Error says how large the payload is, and how large it may be.
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("item %d has %d bytes, more than the %d that are sent through the engine", e.Number, e.Bytes, MaxPayload)
+	return fmt.Sprintf("item %d has %d bytes: the maximum in Redis is %d", e.Number, e.Bytes, MaxPayload)
 }
 
 // VersionError is returned by Collect and Next for a job that a Sluice of another protocol version has begun.

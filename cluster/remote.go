@@ -222,7 +222,7 @@ type RemoteStatus struct {
 	Workers  int    // live workers
 	InFlight int    // items that workers have
 	Waiting  int    // items that no worker has
-	Away     string // "waiting for the engine at URL" while Redis does not answer
+	Away     string // "waiting for Redis at URL" while Redis does not answer
 }
 
 // Status returns the state of the items. It returns nil before Start, and on nil.

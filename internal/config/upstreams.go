@@ -161,7 +161,7 @@ func (up *Upstream) checkLimits() (field string, err error) {
 		return "", nil
 	}
 	if l.Provider != "" || l.Model != "" {
-		return "limits", errors.New("the limits of an upstream name no provider or model: they are those of its account")
+		return "limits", errors.New("the limits of an upstream apply to its account: remove provider and model")
 	}
 	if part, err := l.check(); err != nil {
 		return "limits." + part, err
@@ -176,7 +176,7 @@ func (up *Upstream) beside(other *Upstream) (field string, err error) {
 	case up.Provider != other.Provider:
 		return "account", fmt.Errorf("account %s is one at %s: one at %s is another account", up.Account, other.Provider, up.Provider)
 	case up.Limits != nil && other.Limits != nil:
-		return "limits", fmt.Errorf("those of account %s are stated with upstream %s: they are the account's", up.Account, other.Name)
+		return "limits", fmt.Errorf("upstream %s already sets the limits of account %s", other.Name, up.Account)
 	}
 	return "", nil
 }

@@ -58,11 +58,11 @@ func TestWrongUpstreamsAreNamedByLineAndField(t *testing.T) {
 		"- provider: openai\n  nmae: a":                                   `x:3: unknown field "nmae" (did you mean name?)`,
 		"- {provider: openai, name: a}\n- {provider: openai, name: a}":    "x:3: upstreams[1].name: another upstream is named a",
 		"- provider: openai\n  limits: {rpm: 0}":                          "x:3: upstreams[0].limits.rpm: 0 is not a whole number",
-		"- provider: openai\n  limits: {rpm: 5, model: a}":                "x:3: upstreams[0].limits: the limits of an upstream name no",
+		"- provider: openai\n  limits: {rpm: 5, model: a}":                "x:3: upstreams[0].limits: the limits of an upstream apply to its account",
 		"- provider: openai\n  price: 1":                                  "x:3: upstreams[0].price: want two prices in USD",
 		"- provider: openai\n  price: -1/1":                               "x:3: upstreams[0].price: want two prices",
 		"- {provider: openai, account: a}\n- {provider: xai, account: a}": "x:3: upstreams[1].account: account a is one at openai",
-		"- {provider: openai, account: a, limits: {rpm: 1}}\n- {provider: openai, account: a, limits: {rpm: 1}}": "x:3: upstreams[1].limits: those of account a",
+		"- {provider: openai, account: a, limits: {rpm: 1}}\n- {provider: openai, account: a, limits: {rpm: 1}}": "x:3: upstreams[1].limits: upstream openai already sets",
 		"- provider: sim":                "x:2: upstreams[0].provider: sim is built in",
 		"- provider: openai\n  key: abc": `x:3: unknown field "key"`,
 	} {

@@ -134,7 +134,7 @@ func (in *input) remember(item *row, offset int64) *rows.Problem {
 // twice is the problem of an item with the id of another one.
 func (item *row) twice(other int) *rows.Problem {
 	return &rows.Problem{
-		Text: fmt.Sprintf("the id %q is that of %s too", item.id, rows.Place(other+1, item.array)), Hint: "give each item a custom_id of its own",
+		Text: fmt.Sprintf("the id %q is also in %s", item.id, rows.Place(other+1, item.array)), Hint: "give each item a custom_id of its own",
 	}
 }
 

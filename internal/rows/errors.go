@@ -69,8 +69,8 @@ func (e *Errors) Hint() string { return e.Problems[0].Hint }
 
 // Missing is the error of a row that a file had when it was read before. Its number is that of a line, or of an item of an array.
 func Missing(path string, number int, array bool) *Error {
-	return Numbered(number, array).Wrong(path, &Problem{Text: "it is gone: the file was cut since it was checked",
-		Hint: "put back what the file had; what is recorded is kept, and the same command goes on from there"})
+	return Numbered(number, array).Wrong(path, &Problem{Text: "it is missing: the file was truncated after the check",
+		Hint: "restore the file and run the same command again: the recorded results are kept"})
 }
 
 // Changed says what happens to rows that changed since they were done, or whose settings did.
@@ -125,5 +125,5 @@ func (e *ChangedError) Error() string {
 
 // Hint says what can be done.
 func (e *ChangedError) Hint() string {
-	return "--redo changed runs them again, --redo none keeps what was recorded"
+	return "run them again with --redo changed, or keep the recorded results with --redo none"
 }
