@@ -2,8 +2,8 @@
 // sluice.Scheduler for one call and gives it back; it runs more of them than may be active at once from a bounded queue,
 // and keeps their checkpoints.
 //
-// Most callers want Pool.Run, which registers a member for as long as a function works, and in that function Member.Do, which
-// makes a call as sluice.Scheduler.Do does. An HTTP client makes its calls as a member through provider.Transport.
+// Most callers want Pool.Run, which registers a member for as long as a function works. In that function they call Member.Do,
+// which makes a call as sluice.Scheduler.Do does. An HTTP client makes its calls as a member through provider.Transport.
 package pool
 
 import (
