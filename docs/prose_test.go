@@ -25,7 +25,7 @@ var forbidden = regexp.MustCompile(`\b[Ww]hat (?:is|was|are|it|they|comes|no|one
 const longest = 30
 
 var (
-	sentenceEnd = regexp.MustCompile(`[.!?:;](?:\s+|$)|\n\s*\n`)
+	sentenceEnd = regexp.MustCompile(`[.!?:;·](?:\s+|$)|\n\s*\n`)
 	word        = regexp.MustCompile(`[\pL\pN][\pL\pN'’-]*`)
 	inlineCode  = regexp.MustCompile("`[^`]*`")
 	linkTarget  = regexp.MustCompile(`\]\([^)]*\)`)
