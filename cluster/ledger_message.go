@@ -279,7 +279,7 @@ func (l *Ledger) eval(ctx context.Context, keys []string, m *message) ([]string,
 	}
 	out := r.texts()
 	if err == nil && len(out) == 0 {
-		err = errors.New("Redis sent an empty response")
+		err = errors.New("empty response of Redis")
 	}
 	return out, err
 }

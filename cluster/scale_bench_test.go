@@ -9,7 +9,7 @@ import (
 
 func near(d []demand) []region { return []region{{lan, d}} }
 
-// fullScales are the cases of docs/scale.md.
+// fullScales are the cases of BenchmarkScale.
 func fullScales() []scale {
 	big := limits.Limits{RPM: 30_000, Concurrency: 500}
 	small := limits.Limits{RPM: 50, Concurrency: 5}
@@ -54,7 +54,7 @@ func fullScales() []scale {
 	}
 }
 
-// BenchmarkScale makes the tables of docs/scale.md, in virtual time: a minute or ten of each case after a warm-up.
+// BenchmarkScale measures shared limits at scale, in virtual time: a minute or ten of each case after a warm-up.
 //
 //	go test ./cluster -run '^$' -bench Scale -benchtime 1x -timeout 1h
 func BenchmarkScale(b *testing.B) {

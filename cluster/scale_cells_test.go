@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// The plan past one ledger, as docs/scale.md has it: a ledger in each region, which has a part of the limits by a lease. A home
+// The plan past one ledger: a ledger in each region, which has a part of the limits by a lease. A home
 // gives the leases out by what the regions want. This exists here alone.
 
 const (

@@ -66,7 +66,7 @@ type demand struct {
 	Dies    time.Duration // from then on nothing is heard of the member; 0: it lives
 }
 
-// What a call of the script is taken to cost the engine: see docs/scale.md.
+// The assumed cost of one call of the script on Redis.
 const (
 	scriptBase = 120 * time.Microsecond
 	scriptItem = 10 * time.Microsecond // and as much for each ask, settlement and renewed lease

@@ -149,7 +149,7 @@ func (e *exitError) explainConfig(wrong *batch.ConfigError) {
 		e.hint = cmp.Or(e.hint, "give a file of JSON lines or a table as .csv, compressed or not, or - for standard input")
 	case "Template":
 		e.err = fmt.Errorf("--template: %w", wrong.Err)
-		e.hint = "correct the template; docs/run.md describes templates"
+		e.hint = "correct the template, for example {{.question}} for the field question"
 	case "Output":
 		e.err = fmt.Errorf("the output %w", wrong.Err)
 		e.hint = "give another file with -o"

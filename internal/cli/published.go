@@ -163,7 +163,7 @@ func (o *findOptions) fromProvider(ctx context.Context, s *streams) (err error) 
 	}
 	own, err := newLimitsReader(p, o.account.baseURL, &o.account, accounts.hide)
 	if err != nil {
-		return usageError(err, "export an admin key: ANTHROPIC_ADMIN_KEY=... or OPENAI_ADMIN_KEY=..., see docs/limits.md")
+		return usageError(err, "export an admin key in ANTHROPIC_ADMIN_KEY or OPENAI_ADMIN_KEY")
 	}
 	found, err := own.read(ctx)
 	if err != nil {

@@ -70,7 +70,7 @@ func unread(err error, from string) error {
 	if !ok {
 		return usageError(fmt.Errorf("%s: %w", from, err), "name a file that can be read")
 	}
-	return usageError(wrong, "%s", cmp.Or(wrong.Hint(), "correct the line; docs/providers.md and docs/serve.md have examples"))
+	return usageError(wrong, "%s", cmp.Or(wrong.Hint(), "correct the line: https://github.com/sluice-llm/sluice/blob/main/docs/reference/settings.md describes the fields"))
 }
 
 // Apply sets the limits of c, for an account at p. Flags win over the file, and that over the tier, each where it states

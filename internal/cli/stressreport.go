@@ -50,9 +50,9 @@ func (o *stressOptions) conclude(s *streams, res *stress.Result, err error) erro
 // hint says how to find out why a threshold was missed.
 func (o *stressOptions) hint() string {
 	if o.events == "" {
-		return "docs/stress.md explains the rows; --events FILE keeps the events, and sluice report --events FILE shows them"
+		return "record the events with --events FILE, then read them with sluice report --events FILE"
 	}
-	return "docs/stress.md explains the rows; sluice report --events " + shellQuote(o.events) + " shows the events"
+	return "read the events with sluice report --events " + shellQuote(o.events)
 }
 
 // words makes words of a name.

@@ -81,7 +81,7 @@ func (a *accounts) openUpstreams(attempts int, say func(provider.Exclusion)) err
 		cfg.Upstreams = append(cfg.Upstreams, made)
 	}
 	if ups.Upstreams, err = provider.NewUpstreams(cfg); err != nil {
-		return usageError(err, "correct the upstream in %s; docs/providers.md has an example", a.settings.file.Name)
+		return usageError(err, "correct the upstream in %s", a.settings.file.Name)
 	}
 	a.upstreams = ups
 	return nil
