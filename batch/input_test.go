@@ -398,10 +398,10 @@ func TestModelsAreRecognisedByTheGivenRegistry(t *testing.T) {
 
 func TestAnUnknownModelIsAnsweredWithWhatMayBeMeant(t *testing.T) {
 	for line, want := range map[string][2]string{
-		`{"model":"gtp-4o","messages":[]}`:             {`model "gtp-4o" is of no provider that is recognised: ids begin with gpt-`, "--provider"},
-		`{"model":"meta-llama/Llama-3","messages":[]}`: {`model "meta-llama/Llama-3" is of no provider`, "several hosts"},
-		`{"model":"sim-small","messages":[]}`:          {`model "sim-small" is of no provider`, "--provider sim"},
-		`{"model":"something-else","messages":[]}`:     {`model "something-else" is of no provider`, "--base-url"},
+		`{"model":"gtp-4o","messages":[]}`:             {`the provider of model "gtp-4o" is unknown: ids begin with gpt-`, "--provider"},
+		`{"model":"meta-llama/Llama-3","messages":[]}`: {`the provider of model "meta-llama/Llama-3" is unknown`, "several hosts"},
+		`{"model":"sim-small","messages":[]}`:          {`the provider of model "sim-small" is unknown`, "--provider sim"},
+		`{"model":"something-else","messages":[]}`:     {`the provider of model "something-else" is unknown`, "--base-url"},
 		`{"model":"gemini-2.5-flash","messages":[]}`:   {"gemini does not have /v1/chat/completions", "openai-compatible"},
 	} {
 		cfg := newFiles(t, line).config(t, &stub{})

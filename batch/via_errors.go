@@ -189,7 +189,7 @@ func (e *RefusedError) Hint() string {
 // add counts a refused part.
 func (e *RefusedError) add(s *parts.Status) *RefusedError {
 	if e == nil {
-		e = &RefusedError{Account: s.Account, Batch: s.Batch, Message: "it does not say why"}
+		e = &RefusedError{Account: s.Account, Batch: s.Batch, Message: "the provider states no reason"}
 		if s.Problem != nil {
 			e.Code, e.Message, e.broken = s.Problem.Code, s.Problem.Message, s.Problem.Kind == batchapi.Broken
 		}

@@ -86,7 +86,7 @@ func (c *Cluster) check(ctx context.Context) error {
 		}
 	}
 	if c.engine.Mode == "cluster" && c.at.database != 0 {
-		return wrongURL(errors.New("a cluster has database 0 alone"), "leave the database out of the URL")
+		return wrongURL(errors.New("a cluster has only database 0"), "remove the database from the URL")
 	}
 	if _, err = c.client.eval(ctx, probe, []string{c.probeKey()}, nil); err == nil {
 		err = c.may(ctx, ledgerCommands)
@@ -267,7 +267,7 @@ func (e *endpoint) explainTLS(at *Error, err error) bool {
 	case isA[tls.RecordHeaderError](err):
 		at.Err, at.hint = errors.New("it does not speak TLS"), "begin the URL with redis://, or name its TLS port"
 	case isA[x509.HostnameError](err), isA[*x509.HostnameError](err):
-		at.hint = "address it by the name in its certificate, or say that: server_name=NAME in the URL"
+		at.hint = "use the name in its certificate, or add server_name=NAME to the URL"
 	case isA[x509.UnknownAuthorityError](err), isA[*tls.CertificateVerificationError](err):
 		at.hint = "name the certificates to trust: ca_file=FILE in the URL"
 	case errors.As(err, &alert) || strings.Contains(text, "tls: certificate required"), strings.Contains(text, "tls: bad certificate"):
@@ -294,7 +294,7 @@ var refusals = [...]refusal{
 	{"NOPERM", "", permit, true},
 	{"The user executing the script can't", "", permit, true}, // Redis before 7.2,
 	{"ACL failure in script", "", permit, true},               // and later ones, and Valkey
-	{"DENIED", "it lets programs of its own host in alone (protected mode)", "give it a password, and name that here in $" + PasswordVariable, true},
+	{"DENIED", "it accepts only programs on its own host (protected mode)", "set a password there, and export it in $" + PasswordVariable, true},
 	{"LOADING", "it reads its data from disk", "try again in a moment", false},
 	{"MASTERDOWN", "it is a replica that has lost its primary", "name the primary", true},
 	{"CLUSTERDOWN", "the cluster is down", "see CLUSTER INFO there", false},
@@ -303,14 +303,14 @@ var refusals = [...]refusal{
 	{"OOM", "its memory is full", "raise maxmemory there, or make room", false},
 	{"BUSY", "it is held up by a script that does not end", "see SLOWLOG there; SCRIPT KILL ends one that has written nothing", false},
 	{"MISCONF", "it cannot save to disk, and is not to be written to", "see its log, and make room on its disk", false},
-	{"unknown command 'SENTINEL'", "it is no sentinel", "name a sentinel, which is usually at port 26379, or leave master_set out for the server itself", true},
+	{"unknown command 'SENTINEL'", "it is not a sentinel", "use the port of a sentinel, usually 26379, or remove master_set to use the server itself", true},
 	{"unknown command 'EVAL'", "it runs no scripts: it may be a sentinel", "name with a sentinel the server that it is for: redis://sentinel:26379?master_set=NAME", true},
-	{"This instance has cluster support disabled", "it is no node of a cluster", "leave addr out for one server, or name what sentinels know it by: master_set=NAME", true},
+	{"This instance has cluster support disabled", "it is not a node of a cluster", "remove addr for one server, or add master_set=NAME for sentinels", true},
 	{"No such master with that name", "the sentinels know no server of the name in master_set", "see SENTINEL MASTERS there", true},
 	{"max number of clients", "it has as many clients as it takes", "raise maxclients there", false},
 	{"DB index is out of range", "it has no database of that number", "correct the database number at the end of the URL", true},
 	{"invalid DB index", "it has no database of that number", "correct the database number at the end of the URL", true},
-	{"SELECT is not allowed", "a cluster has database 0 alone", "leave the database out of the URL", true},
+	{"SELECT is not allowed", "a cluster has only database 0", "remove the database from the URL", true},
 }
 
 // explainRefusal explains what the engine answered.

@@ -22,7 +22,7 @@ func TestWordsOfEveryEngineAreKnown(t *testing.T) {
 		"wrong password": {"WRONGPASS invalid username-password pair or user is disabled.", "user or password is wrong", cluster.PasswordVariable, false},
 		"no password":    {"NOAUTH Authentication required.", "wants a password", cluster.PasswordVariable, false},
 		"commands":       {"NOPERM User mute has no permissions to run the 'eval' command", "its user may not do all that is needed", "ACL SETUSER", true},
-		"protected mode": {"DENIED Redis is running in protected mode", "programs of its own host", cluster.PasswordVariable, true},
+		"protected mode": {"DENIED Redis is running in protected mode", "programs on its own host", cluster.PasswordVariable, true},
 		"a start":        {"LOADING Redis is loading the dataset in memory", "reads its data from disk", "in a moment", false},
 		"a replica":      {"READONLY You can't write against a read only replica.", "it is a replica", "master_set=NAME", true},
 		"memory":         {"OOM command not allowed when used memory > 'maxmemory'.", "its memory is full", "maxmemory", false},

@@ -53,7 +53,7 @@ func (b *BatchAPI) change(row *BatchesRow) (field string, err error) {
 	}
 	set(&b.API, row.API)
 	if !slices.Contains(batchAPIs[:], b.API) {
-		return ".api", fmt.Errorf("unknown form %q of a Batch API: it is one of %s", b.API, strings.Join(batchAPIs[:], ", "))
+		return ".api", fmt.Errorf("unknown form %q of a Batch API: use one of %s", b.API, strings.Join(batchAPIs[:], ", "))
 	}
 	bytes := Count(b.Bytes)
 	for _, f := range []struct {

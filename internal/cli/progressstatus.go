@@ -94,24 +94,24 @@ func (s *status) binding() string {
 	return "limited by " + prose.Limit(lane.Binding, limit)
 }
 
-// rationing says that calls wait for others to end, since they may not fit into what is left of a budget beside them, or that all
+// rationing says that items wait for others to end, since they may not fit into what is left of a budget beside them, or that all
 // wait a little before another try.
 func (s *status) rationing() string {
 	switch inFlight, _, _ := s.sum(); {
 	case s.rationed > 0:
-		return waits(s.rationed) + " for room in the budget"
+		return waits(s.rationed) + " for the spending cap"
 	case s.retrying > 0 && inFlight == 0:
-		return waits(s.retrying) + " to be tried again"
+		return waits(s.retrying) + " for a retry"
 	}
 	return ""
 }
 
-// waits says that so many calls wait.
+// waits says that so many items wait.
 func waits(n int) string {
 	if n == 1 {
-		return "1 call waits"
+		return "1 item waits"
 	}
-	return group(n) + " calls wait"
+	return group(n) + " items wait"
 }
 
 // pause says until when a lane pauses and, where it is not a mere cooldown, why.
@@ -245,7 +245,7 @@ func (s *status) drainLine() string {
 	what, after := "call", "; Ctrl-C again abandons them (they may be billed)"
 	switch {
 	case s.commands:
-		what, after = "command", "; Ctrl-C again ends them (they run again the next time)"
+		what, after = "command", "; Ctrl-C again stops them (they run again the next time)"
 	case s.far != nil:
 		after = "; Ctrl-C again leaves them to the workers (the same command records them)"
 	}

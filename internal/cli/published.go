@@ -48,7 +48,7 @@ func newLimitsReader(p provider.Provider, baseURL string, f *accountFlags, hide 
 	case key == "":
 		return nil, fmt.Errorf("%w: %s is not set", errNoAdminKey, api.KeyEnv)
 	case strings.ContainsFunc(key, notInKey):
-		return nil, fmt.Errorf("the key in %s holds characters that no key has", api.KeyEnv)
+		return nil, fmt.Errorf("the key in %s contains invalid characters", api.KeyEnv)
 	}
 	hide(key)
 	part, err := lookupKey(api.PartEnv, f.envFile)

@@ -161,7 +161,7 @@ func (l *Limits) check() (field string, err error) {
 		}
 		none = false
 		if limit := *l.At(d); limit != nil && limit.Source == limits.SourceConfigured {
-			return d.WindowName(), fmt.Errorf("%s limits the %s, too: leave one of them out", d, d.WindowName())
+			return d.WindowName(), fmt.Errorf("%s limits the %s, too: omit one of them", d, d.WindowName())
 		}
 	}
 	if none {
