@@ -16,7 +16,7 @@ type Ledger interface {
 	// Take charges the longest prefix of asks that fits, and says how long the rest has to wait. A reply that is older than
 	// a permit may be must be an error instead.
 	Take(ctx context.Context, asks limits.Asks) (limits.Reply, error)
-	// Settle gives back what was reserved and not used, and the slot.
+	// Settle gives back the slot, and the unused part of the reserved amounts.
 	Settle(ctx context.Context, s limits.Settlement) error
 	// Correct adapts a bucket, the concurrency and the pause to a response.
 	Correct(ctx context.Context, c limits.Correction) error

@@ -18,13 +18,13 @@ type Config struct {
 	// hash of the key. Never the key itself.
 	Name string
 
-	// Limits are ceilings for each lane: the Scheduler never goes above them, whatever it learns.
+	// Limits are ceilings for each lane: the Scheduler never exceeds them, even if it learns higher limits.
 	Limits Limits
 
 	// Account are ceilings for all lanes together, beside each lane's own.
 	Account Limits
 
-	// Start are limits believed at first, such as those of an earlier run or of a registry; headers and refusals
+	// Start are limits believed at first, for example from an earlier run or a registry. Headers and rejections
 	// correct them both ways.
 	Start Limits
 
@@ -45,7 +45,7 @@ type Config struct {
 	// Weights are the tenants' shares relative to each other. A tenant that is not named has 1.
 	Weights map[string]float64
 
-	// Observer is told of every event. Nil is nobody.
+	// Observer, if set, receives every event.
 	Observer Observer
 
 	// Ledger holds the budgets where several processes share them. Nil: this process alone.

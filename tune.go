@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// SetLimits exchanges the ceilings that Config.Limits and Config.Account told, while calls go on: limits are those of each
-// lane, account those of all lanes together. A ceiling that is no longer told leaves the limit as a belief, which headers
-// and refusals correct. It fails, and changes nothing, for limits that New would refuse.
+// SetLimits replaces the ceilings of Config.Limits, which apply to each lane, and of Config.Account, which apply to all lanes
+// together. Calls in flight continue. A removed ceiling stays as a belief, which headers and rejections correct. SetLimits
+// fails, and changes nothing, for limits that New would refuse.
 func (s *Scheduler) SetLimits(limits, account Limits) error {
 	if err := limits.Check(); err != nil {
 		return fmt.Errorf("limits: %w", err)
@@ -34,7 +34,7 @@ func (s *Scheduler) SetPublished(byLane map[string]Limits) error {
 	return s.change(func(now time.Time) { s.gate.SetPublished(now, byLane) })
 }
 
-// SetWeights exchanges the tenants' shares that Config.Weights told, while calls go on. It fails, and changes nothing, for
+// SetWeights replaces the tenants' shares of Config.Weights. Calls in flight continue. It fails, and changes nothing, for
 // weights that New would refuse.
 func (s *Scheduler) SetWeights(weights map[string]float64) error {
 	if err := checkWeights(weights); err != nil {
@@ -55,8 +55,8 @@ func checkWeights(weights map[string]float64) error {
 	return nil
 }
 
-// Pause stops the sending of calls in all lanes until Resume. Calls that are open go on; those that ask wait. It is safe to
-// call twice, and fails with ErrClosed alone.
+// Pause stops the sending of calls in all lanes until Resume. Calls in flight continue; new calls wait. It is safe to
+// call twice, and fails only with ErrClosed.
 func (s *Scheduler) Pause() error {
 	return s.change(func(now time.Time) { s.gate.Hold(now, true) })
 }
@@ -66,8 +66,8 @@ func (s *Scheduler) Resume() error {
 	return s.change(func(now time.Time) { s.gate.Hold(now, false) })
 }
 
-// PauseLane pauses a lane for a limit that was met outside of its calls, such as by a probe or by an earlier run, as if a call
-// had met it: for o.Wait or until o.Until, and as long as the Scheduler thinks where o says neither. o's kind is a throttle.
+// PauseLane pauses a lane for a rejection outside of its calls, for example of a probe or an earlier run. It acts as if a call
+// had met it: the pause lasts for o.Wait or until o.Until, and if o has neither, the Scheduler chooses. o's kind is a throttle.
 func (s *Scheduler) PauseLane(lane string, o Outcome) error {
 	if !o.Kind.Throttle() {
 		return fmt.Errorf("kind %s pauses no lane", o.Kind)
@@ -103,7 +103,7 @@ func (s *Scheduler) Delay(c Call) time.Duration {
 
 // Earliest is how long a call that asked now would wait at least for its permit, as far as is known, even if it went before all
 // that wait: until its lane's pause ends and the limits hold its cost. Unlike Delay it guesses nothing of other calls, and
-// leaves out a Pause, whose end nobody knows.
+// ignores a Pause, whose end is unknown.
 func (s *Scheduler) Earliest(c Call) time.Duration {
 	if s.store != nil {
 		s.store.open(c.Lane)

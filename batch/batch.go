@@ -340,7 +340,7 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 		}
 	}
 	if left := b.Left() - rep.Done - rep.Failed; err == nil && left > 0 && !called {
-		err = fmt.Errorf("batch: %d items have no result, and nothing says why: this is a mistake of the program; another run goes on with them", left)
+		err = fmt.Errorf("batch: %d items have no result, without an error: this is a defect of Sluice; run the same command again to retry them", left)
 	}
 	return b.report(rep), err
 }

@@ -69,7 +69,7 @@ func openCache(dir string, log *slog.Logger) (*cache, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		err = os.MkdirAll(dir, 0o700)
 	case err == nil && !info.IsDir():
-		return nil, &CacheError{dir, "is not a directory", "give --cache a directory of its own"}
+		return nil, &CacheError{dir, "is not a directory", "set --cache to another directory"}
 	}
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (c *cache) checkVersion() (known bool, err error) {
 			return true, nil
 		case err == nil && strings.HasPrefix(string(b), "sluice cache "):
 			return false, &CacheError{c.dir, fmt.Sprintf("is a cache of version %s, and this program's is 1", clip(bytes.TrimSpace(b[len("sluice cache "):]))),
-				"give --cache another directory, or remove that one: all it holds is copies of answers"}
+				"set --cache to another directory, or remove that one, which contains only copies of results"}
 		case err == nil:
 			return false, c.foreign()
 		case !errors.Is(err, fs.ErrNotExist):
@@ -126,7 +126,7 @@ func (c *cache) checkVersion() (known bool, err error) {
 }
 
 func (c *cache) foreign() error {
-	return &CacheError{c.dir, "holds files that are no cache's", "give --cache an empty directory, or a new one"}
+	return &CacheError{c.dir, "contains other files than a cache", "set --cache to an empty or new directory"}
 }
 
 // sweep removes what killed processes left half written. Nobody writes for an hour.

@@ -28,7 +28,7 @@ func (cfg *Config) check() (fill, error) {
 	case cfg.Scheduler == nil && cfg.Upstreams == nil && cfg.Remote == nil:
 		return wrong("Scheduler", errMissing)
 	case cfg.Remote != nil && cfg.Upstreams != nil:
-		return wrong("Remote", errors.New("is given, and Upstreams too: both say where calls go"))
+		return wrong("Remote", errors.New("cannot be combined with Upstreams"))
 	case cfg.Window < 0:
 		return wrong("Window", errors.New("is negative"))
 	case cfg.Timeout < 0:

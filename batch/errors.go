@@ -34,7 +34,7 @@ func (e *OtherInputError) Error() string {
 }
 
 // Hint says what can be done.
-func (e *OtherInputError) Hint() string { return "give another output file" }
+func (e *OtherInputError) Hint() string { return "use another output file" }
 
 // UnreachableError is returned by a run whose first calls never reached a provider, or that this host had no room for: then
 // it unwraps to syscall.EMFILE or ENFILE. Nothing is recorded of those calls; what came of others is.
@@ -60,7 +60,7 @@ func (e *UnreachableError) Hint() string {
 		what = "allow the process more open files, with ulimit -n, or fewer calls at once"
 	}
 	if e.Recorded > 0 {
-		kept = "what is recorded is kept"
+		kept = "the recorded results are kept"
 	}
 	return what + "; " + kept
 }

@@ -55,7 +55,7 @@ func TestALineThatIsReadAgainIsNamedWhereItIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = b.Run(t.Context())
-	if gone, ok := errors.AsType[*batch.InputError](err); !ok || gone.Line != 2 || !strings.Contains(gone.Problem, "gone") {
+	if gone, ok := errors.AsType[*batch.InputError](err); !ok || gone.Line != 2 || !strings.Contains(gone.Problem, "missing") {
 		t.Error(err)
 	}
 }

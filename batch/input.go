@@ -162,7 +162,7 @@ func (in *input) remember(line *rows.Row, rq *request) *problem {
 }
 
 func (in *input) duplicateOf(id []byte, other int) *problem {
-	return &problem{Text: fmt.Sprintf("custom_id %s is that of %s too", strconv.Quote(clip(id)), rows.Place(other+1, in.array))}
+	return &problem{Text: fmt.Sprintf("custom_id %s is also in %s", strconv.Quote(clip(id)), rows.Place(other+1, in.array))}
 }
 
 // count counts a request by model and provider.

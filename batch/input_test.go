@@ -129,8 +129,8 @@ func TestBadLinesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		{"a prompt that is no text", `{"prompt":["x"],"model":"m"}`, "prompt is not a text"},
 		{"an empty id", `{"custom_id":"","model":"m","messages":[]}`, `custom_id is ""`},
 		{"an id that is no text", `{"custom_id":{},"model":"m","messages":[]}`, "custom_id is {}"},
-		{"an id twice", `{"custom_id":"good","model":"n","messages":[]}`, `custom_id "good" is that of line 1 too`},
-		{"a missing id that is taken", `{"custom_id":"4","model":"n","messages":[]}` + "\n" + `{"model":"n","messages":[]}`, `custom_id "4" is that of line 3 too`},
+		{"an id twice", `{"custom_id":"good","model":"n","messages":[]}`, `custom_id "good" is also in line 1`},
+		{"a missing id that is taken", `{"custom_id":"4","model":"n","messages":[]}` + "\n" + `{"model":"n","messages":[]}`, `custom_id "4" is also in line 3`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -395,10 +395,10 @@ func TestModelsAreRecognisedByTheGivenRegistry(t *testing.T) {
 
 func TestAnUnknownModelIsAnsweredWithWhatMayBeMeant(t *testing.T) {
 	for line, want := range map[string][2]string{
-		`{"model":"gtp-4o","messages":[]}`:             {`model "gtp-4o" is of no provider that is recognised: ids begin with gpt-`, "--provider"},
-		`{"model":"meta-llama/Llama-3","messages":[]}`: {`model "meta-llama/Llama-3" is of no provider`, "several hosts"},
-		`{"model":"sim-small","messages":[]}`:          {`model "sim-small" is of no provider`, "--provider sim"},
-		`{"model":"something-else","messages":[]}`:     {`model "something-else" is of no provider`, "--base-url"},
+		`{"model":"gtp-4o","messages":[]}`:             {`the provider of model "gtp-4o" is unknown: ids begin with gpt-`, "--provider"},
+		`{"model":"meta-llama/Llama-3","messages":[]}`: {`the provider of model "meta-llama/Llama-3" is unknown`, "several hosts"},
+		`{"model":"sim-small","messages":[]}`:          {`the provider of model "sim-small" is unknown`, "--provider sim"},
+		`{"model":"something-else","messages":[]}`:     {`the provider of model "something-else" is unknown`, "--base-url"},
 		`{"model":"gemini-2.5-flash","messages":[]}`:   {"gemini does not have /v1/chat/completions", "openai-compatible"},
 	} {
 		cfg := newFiles(t, line).config(t, &stub{})

@@ -377,7 +377,7 @@ func (p *parser) model(rq *request, raw []byte) *problem {
 	case raw == nil && p.fill.model != "":
 		rq.model = p.fill.model
 	case raw == nil:
-		return &problem{Text: "the model is missing", Hint: "--model gives one to all lines that have none"}
+		return &problem{Text: "the model is missing", Hint: "set --model for the lines without a model"}
 	case raw[0] != '"' || len(raw) == 2:
 		return &problem{Text: fmt.Sprintf("model is %s, want a name", clip(raw))}
 	default:
@@ -428,15 +428,15 @@ func (p *parser) name(b []byte) string {
 // unrecognised says that a model's provider is not known, and what may have been meant.
 func (p *parser) unrecognised(model string) *problem {
 	bad := &problem{
-		Text: fmt.Sprintf("model %s is of no provider that is recognised", clip([]byte(strconv.Quote(model)))),
-		Hint: "say --provider, or --base-url for a server that is compatible with OpenAI's",
+		Text: fmt.Sprintf("the provider of model %s is unknown", clip([]byte(strconv.Quote(model)))),
+		Hint: "set --provider, or --base-url for an OpenAI-compatible server",
 	}
 	if strings.HasPrefix(model, "sim-") {
-		bad.Hint = "add --provider sim, whose models have such names, or name a model of your provider"
+		bad.Hint = "add --provider sim, or use a model of your provider"
 	} else if near := p.fill.registry.SuggestModel(model); len(near) > 0 {
 		bad.Text += ": ids begin with " + strings.Join(near, " or ")
 	} else if strings.Contains(model, "/") {
-		bad.Hint += "; several hosts serve such a model"
+		bad.Hint += ", because several hosts serve this model"
 	}
 	return bad
 }
@@ -449,7 +449,7 @@ func (p *parser) fits(rq *request) *problem {
 	}
 	if p.fill.upstreams == nil && !rq.provider.Has(rq.endpoint) {
 		return &problem{Text: fmt.Sprintf("%s does not have %s", rq.provider.Name, rq.endpoint),
-			Hint: "for a server that is compatible with OpenAI's, say --provider openai-compatible and --base-url"}
+			Hint: "set --provider openai-compatible and --base-url for an OpenAI-compatible server"}
 	}
 	if rq.endpoint.ModelInPath() {
 		rq.model = strings.TrimPrefix(rq.model, "models/") // the same model, and so the same lane

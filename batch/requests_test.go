@@ -65,7 +65,7 @@ func TestRequestsAreReadAsARunReadsThem(t *testing.T) {
 func TestRequestsEndAtABadLine(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"prompt":"a"}` + "\n{broken":                                              "standard input line 2: broken JSON",
-		`{"custom_id":"x","prompt":"a"}` + "\n" + `{"custom_id":"x","prompt":"b"}`:  "standard input line 2: custom_id \"x\" is that of line 1 too",
+		`{"custom_id":"x","prompt":"a"}` + "\n" + `{"custom_id":"x","prompt":"b"}`:  "standard input line 2: custom_id \"x\" is also in line 1",
 		`{"custom_id":"x","url":"/v1/unheard","body":{"model":"gpt-4o","input":1}}`: "standard input line 1: ",
 	} {
 		var last error

@@ -91,7 +91,7 @@ func (p *parser) upstream(rq *request) *problem {
 	if !ok {
 		return &problem{
 			Text: fmt.Sprintf("model %s is served by no upstream", clip([]byte(strconv.Quote(rq.model)))),
-			Hint: "name it in the models of one, or say --provider to use none of them",
+			Hint: "add it to the models of an upstream, or set --provider to ignore the upstreams",
 		}
 	}
 	p.lookup[rq.model] = found

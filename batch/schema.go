@@ -69,7 +69,7 @@ func ParseSchema(doc []byte) (s *Schema, err error) {
 	switch value.(type) {
 	case map[string]any, bool:
 	default:
-		return nil, &SchemaError{Err: errors.New("is no schema: want an object, or true or false")}
+		return nil, &SchemaError{Err: errors.New("is not a schema: expected an object, true or false")}
 	}
 	if deeper(value, mostNested) {
 		return nil, &SchemaError{Err: fmt.Errorf("is nested deeper than %d levels", mostNested)}
@@ -129,14 +129,14 @@ func schemaError(err error, doc any) error {
 	}
 	if bad, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
 		if v, ok := errors.AsType[*jsonschema.ValidationError](bad.Err); ok {
-			return &SchemaError{Err: fmt.Errorf("is no schema: %s", faults(v))}
+			return &SchemaError{Err: fmt.Errorf("is not a schema: %s", faults(v))}
 		}
 	}
 	if gone, ok := errors.AsType[*jsonschema.JSONPointerNotFoundError](err); ok {
 		return &SchemaError{Err: fmt.Errorf("a reference leads to %s, where nothing is", pointerOf(gone.URL))}
 	}
 	if gone, ok := errors.AsType[*jsonschema.AnchorNotFoundError](err); ok {
-		return &SchemaError{Err: fmt.Errorf("a reference leads to %s, which is no anchor here", strings.TrimPrefix(gone.Reference, schemaURL))}
+		return &SchemaError{Err: fmt.Errorf("a reference names %s, which is not an anchor of the schema", strings.TrimPrefix(gone.Reference, schemaURL))}
 	}
 	return &SchemaError{Err: errors.New(strings.ReplaceAll(err.Error(), schemaURL, ""))}
 }

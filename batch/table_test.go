@@ -90,7 +90,7 @@ func TestTablesThatAreWrong(t *testing.T) {
 		"prompt,a\nx,1\ny\n":           " line 3: 1 field, and the header names 2",
 		"prompt,a\nx,1\ny\"\",2\n":     ` line 3: bare " in non-quoted-field (at column 2)`,
 		"prompt,a\nx,1\n ,2\n":         " line 3: the prompt is empty",
-		"prompt,custom_id\nx,1\ny,1\n": ` line 3: custom_id "1" is that of line 2 too`,
+		"prompt,custom_id\nx,1\ny,1\n": ` line 3: custom_id "1" is also in line 2`,
 	} {
 		path := writeInput(t, "in.csv", text)
 		cfg := newFiles(t, "").config(t, &stub{err: errors.New("sent")})

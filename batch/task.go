@@ -125,7 +125,7 @@ func (t *Task) read(head *taskHead) (err error) {
 	case t.Model == "" || len(t.Model) > mostName:
 		return errors.New("it has no model's name")
 	case len(t.Body) == 0 || t.Body[0] != '{' || !jsonscan.Valid(t.Body):
-		return errors.New("its request is no JSON object")
+		return errors.New("its request is not a JSON object")
 	}
 	_, err = t.Endpoint.Path(t.Model)
 	return err
@@ -138,7 +138,7 @@ func endpointOf(name string) (provider.Endpoint, error) {
 			return e, nil
 		}
 	}
-	return provider.NoEndpoint, fmt.Errorf("%s is no endpoint that is known", clip([]byte(name)))
+	return provider.NoEndpoint, fmt.Errorf("%s is not a known endpoint", clip([]byte(name)))
 }
 
 // Terms are the limits and checks of the attempts of one item: count, timeout, schema.

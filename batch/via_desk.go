@@ -88,7 +88,7 @@ func (cfg *Config) checkVia() error {
 	wrong := func(why string) error { return &ConfigError{Field: "Via", Err: fmt.Errorf("%v %s", cfg.Via, why)} }
 	switch {
 	case cfg.Via == ViaLive && cfg.Batches.Cancel:
-		return wrong("has nothing to cancel: say batch-api or auto")
+		return wrong("needs batches to cancel: set batch-api or auto")
 	case cfg.Via == ViaLive:
 		return nil
 	case int(cfg.Via) >= len(vias):
@@ -96,7 +96,7 @@ func (cfg *Config) checkVia() error {
 	case cfg.Input == "-":
 		return wrong("needs an input file: standard input cannot be read again when its answers come")
 	case cfg.Upstreams != nil:
-		return wrong("needs one provider: among several, nobody chooses for a whole batch")
+		return wrong("needs one provider, not several upstreams")
 	case cfg.Remote != nil:
 		return wrong("has nothing to distribute: a batch's calls are made by the provider")
 	case cfg.Via == ViaAuto && !cfg.Budget.Deadline.IsZero() && cfg.Batches.LiveTime == nil && !cfg.Batches.Cancel:
@@ -115,7 +115,7 @@ func (b *Batch) openVia() error {
 		state := work.StatePath(b.journal.Path())
 		return &ConfigError{Field: "Output", Err: &advisedError{
 			text: fmt.Sprintf("%s: %v", state, err),
-			hint: fmt.Sprintf("it says what is pending at a Batch API: put back what it was, such as %s.bak, or go on with the sluice that wrote it", state),
+			hint: fmt.Sprintf("restore the list of pending batches from %s.bak, or use the version of Sluice that wrote it", state),
 		}}
 	}
 	if _, known := b.journal.Earlier(); !known && parts.Found(b.journal.Path()+BatchesSuffix) {
@@ -181,7 +181,7 @@ func (b *Batch) providersOf(stand []parts.Status) ([]provider.Provider, error) {
 		case p.Name != s.Account:
 			return nil, &ConfigError{Field: "Provider", Err: &advisedError{
 				text: fmt.Sprintf("%s: batches are pending at %s, and this run is for %s", b.cfg.Output, s.Account, p.Name),
-				hint: fmt.Sprintf("go on with --provider %s, or call off there what is pending, with --provider %s --cancel, before this run", s.Account, s.Account),
+				hint: fmt.Sprintf("continue with --provider %s, or cancel the pending batches with --provider %s --cancel first", s.Account, s.Account),
 			}}
 		}
 		if !ok {

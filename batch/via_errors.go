@@ -94,11 +94,11 @@ type LostError struct {
 func (e *LostError) Error() string {
 	var what []string
 	if len(e.Batches) > 0 {
-		what = append(what, fmt.Sprintf("%s does not know, or no longer has, the results of %s: %d lines have none",
+		what = append(what, fmt.Sprintf("%s does not know %s or deleted the results: %d lines have no result",
 			e.Account, firstOf(e.Batches), e.Lines-e.BareLines))
 	}
 	if len(e.Bare) > 0 {
-		what = append(what, fmt.Sprintf("%s no longer has the files of %s: nobody knows which %d lines are in there",
+		what = append(what, fmt.Sprintf("%s does not contain the files of %s: the numbers of their %d lines are unknown",
 			e.Directory, firstOf(e.Bare), e.BareLines))
 	}
 	return strings.Join(what, "; ")
@@ -117,9 +117,9 @@ func firstOf(names []string) string {
 // Hint says what can be done.
 func (e *LostError) Hint() string {
 	if len(e.Bare) > 0 {
-		return "put the files back and run the same again; or --redo lost submits those lines again, though they may have been paid for, and --cancel --redo lost gives them up"
+		return "restore the files, submit the lines again with --redo lost, which may cost them twice, or drop them with --cancel --redo lost"
 	}
-	return "if the key is of another project, go on with the one of before; --redo lost submits them again, though they may have been paid for, and with --cancel gives them up"
+	return "use the key that submitted the batches, submit the lines again with --redo lost, which may cost them twice, or drop them with --cancel --redo lost"
 }
 
 // lostError is the Desk's LostError as that of a run; nil if err is none.
@@ -189,7 +189,7 @@ func (e *RefusedError) Hint() string {
 // add counts a refused part.
 func (e *RefusedError) add(s *parts.Status) *RefusedError {
 	if e == nil {
-		e = &RefusedError{Account: s.Account, Batch: s.Batch, Message: "it does not say why"}
+		e = &RefusedError{Account: s.Account, Batch: s.Batch, Message: "the provider states no reason"}
 		if s.Problem != nil {
 			e.Code, e.Message, e.broken = s.Problem.Code, s.Problem.Message, s.Problem.Kind == batchapi.Broken
 		}

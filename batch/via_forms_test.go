@@ -282,7 +282,7 @@ func TestEachFormLosesResults(t *testing.T) {
 		lost := newSim(t, sim.Config{Batches: sim.Batches{LoseResults: true}})
 		cfg.Transport = lost.Transport()
 		_, err := run(t, cfg)
-		if err == nil || !strings.Contains(err.Error(), "no longer has") {
+		if err == nil || !strings.Contains(err.Error(), "deleted the results") {
 			t.Fatalf("error %v", err)
 		}
 		if lost.Stats().Batches.Batches != 1 || len(lost.Stats().Paid) != 30 {

@@ -86,7 +86,7 @@ func (c *Cluster) check(ctx context.Context) error {
 		}
 	}
 	if c.engine.Mode == "cluster" && c.at.database != 0 {
-		return wrongURL(errors.New("a cluster has database 0 alone"), "leave the database out of the URL")
+		return wrongURL(errors.New("a cluster has only database 0"), "remove the database from the URL")
 	}
 	if _, err = c.client.eval(ctx, probe, []string{c.probeKey()}, nil); err == nil {
 		err = c.may(ctx, ledgerCommands)
@@ -95,7 +95,7 @@ func (c *Cluster) check(ctx context.Context) error {
 		return err
 	}
 	if c.at.insecure {
-		c.cfg.Logger.Warn("insecure=true: whoever is in between can pass for " + c.at.String() + ", and read and change everything")
+		c.cfg.Logger.Warn("insecure=true: the certificate of " + c.at.String() + " is not verified, so others on the network can read and change all data")
 	}
 	if c.engine.Version == "" {
 		c.cfg.Logger.Warn(c.at.String() + " does not say which version it is, or whether it forgets keys when memory is short: see to it that it is " +
@@ -155,7 +155,7 @@ func (c *Cluster) judge(info map[string]string) error {
 	}
 	major, _, _ := strings.Cut(e.Version, ".")
 	if n, err := strconv.Atoi(major); err == nil && n < oldest {
-		return unfit(fmt.Sprintf("upgrade it, or name another: Redis and Valkey have what is needed from version %d on", oldest),
+		return unfit(fmt.Sprintf("upgrade the server to Redis or Valkey %d or later", oldest),
 			"it is %s %s, which is too old", e.Name, e.Version)
 	}
 	if info["role"] == "slave" {
@@ -200,7 +200,7 @@ func facts(ctx context.Context, node engine) (map[string]string, error) {
 func (c *Cluster) Doubts() (doubts []string) {
 	switch {
 	case c.engine.known && !c.engine.Durable:
-		doubts = append(doubts, c.String()+" keeps no append-only file: after a crash of it, the batch is fed again from the input and what is recorded"+
+		doubts = append(doubts, c.String()+" keeps no append-only file: after a crash of the server, the run adds the items without a result again"+
 			" (CONFIG SET appendonly yes)")
 	case !c.engine.known:
 		doubts = append(doubts, c.String()+" does not say whether it keeps an append-only file")
@@ -237,7 +237,7 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 			at.hint = "it may want a certificate of the client that it trusts: cert_file=FILE and key_file=FILE in the URL"
 		}
 	case errors.As(err, &netErr) && netErr.Timeout(), errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
-		at.Err, at.hint = fmt.Errorf("no answer within %s", dialTimeout), "check the URL, and what is between, such as a firewall"
+		at.Err, at.hint = fmt.Errorf("no answer within %s", dialTimeout), "check the URL and the firewalls"
 		if e.scheme == "rediss" {
 			at.hint += "; a server without TLS keeps silent too: then begin the URL with redis://"
 		}
@@ -267,7 +267,7 @@ func (e *endpoint) explainTLS(at *Error, err error) bool {
 	case isA[tls.RecordHeaderError](err):
 		at.Err, at.hint = errors.New("it does not speak TLS"), "begin the URL with redis://, or name its TLS port"
 	case isA[x509.HostnameError](err), isA[*x509.HostnameError](err):
-		at.hint = "address it by the name in its certificate, or say that: server_name=NAME in the URL"
+		at.hint = "use the name in its certificate, or add server_name=NAME to the URL"
 	case isA[x509.UnknownAuthorityError](err), isA[*tls.CertificateVerificationError](err):
 		at.hint = "name the certificates to trust: ca_file=FILE in the URL"
 	case errors.As(err, &alert) || strings.Contains(text, "tls: certificate required"), strings.Contains(text, "tls: bad certificate"):
@@ -294,7 +294,7 @@ var refusals = [...]refusal{
 	{"NOPERM", "", permit, true},
 	{"The user executing the script can't", "", permit, true}, // Redis before 7.2,
 	{"ACL failure in script", "", permit, true},               // and later ones, and Valkey
-	{"DENIED", "it lets programs of its own host in alone (protected mode)", "give it a password, and name that here in $" + PasswordVariable, true},
+	{"DENIED", "it accepts only programs on its own host (protected mode)", "set a password there, and export it in $" + PasswordVariable, true},
 	{"LOADING", "it reads its data from disk", "try again in a moment", false},
 	{"MASTERDOWN", "it is a replica that has lost its primary", "name the primary", true},
 	{"CLUSTERDOWN", "the cluster is down", "see CLUSTER INFO there", false},
@@ -303,14 +303,14 @@ var refusals = [...]refusal{
 	{"OOM", "its memory is full", "raise maxmemory there, or make room", false},
 	{"BUSY", "it is held up by a script that does not end", "see SLOWLOG there; SCRIPT KILL ends one that has written nothing", false},
 	{"MISCONF", "it cannot save to disk, and is not to be written to", "see its log, and make room on its disk", false},
-	{"unknown command 'SENTINEL'", "it is no sentinel", "name a sentinel, which is usually at port 26379, or leave master_set out for the server itself", true},
+	{"unknown command 'SENTINEL'", "it is not a sentinel", "use the port of a sentinel, usually 26379, or remove master_set to use the server itself", true},
 	{"unknown command 'EVAL'", "it runs no scripts: it may be a sentinel", "name with a sentinel the server that it is for: redis://sentinel:26379?master_set=NAME", true},
-	{"This instance has cluster support disabled", "it is no node of a cluster", "leave addr out for one server, or name what sentinels know it by: master_set=NAME", true},
+	{"This instance has cluster support disabled", "it is not a node of a cluster", "remove addr for one server, or add master_set=NAME for sentinels", true},
 	{"No such master with that name", "the sentinels know no server of the name in master_set", "see SENTINEL MASTERS there", true},
 	{"max number of clients", "it has as many clients as it takes", "raise maxclients there", false},
-	{"DB index is out of range", "it has no database of that number", "mend the number at the end of the URL", true},
-	{"invalid DB index", "it has no database of that number", "mend the number at the end of the URL", true},
-	{"SELECT is not allowed", "a cluster has database 0 alone", "leave the database out of the URL", true},
+	{"DB index is out of range", "it has no database of that number", "correct the database number at the end of the URL", true},
+	{"invalid DB index", "it has no database of that number", "correct the database number at the end of the URL", true},
+	{"SELECT is not allowed", "a cluster has only database 0", "remove the database from the URL", true},
 }
 
 // explainRefusal explains what the engine answered.
@@ -329,7 +329,7 @@ func (e *endpoint) explainRefusal(at *Error, err error) {
 	}
 	at.hint, at.Settings = known.hint, known.settings
 	if e.master != "" && strings.Contains(known.hint, PasswordVariable) {
-		at.hint += "; that of the sentinels, if they want one, is $" + SentinelPasswordVariable
+		at.hint += "; set the password of the sentinels in $" + SentinelPasswordVariable
 	}
 	at.Err = errors.New(known.said)
 	if known.said == "" {

@@ -61,9 +61,9 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		"no channels":         {cluster.Config{URL: "redis://mute@" + acl.address(), Password: "mute-pass-1"}, "its user may not do all that is needed", "ACL SETUSER", true},
 		"no scripts":          {cluster.Config{URL: "redis://tied@" + acl.address(), Password: "tied-pass-1"}, "its user may not do all that is needed", "ACL SETUSER", true},
 		"too few commands":    {cluster.Config{URL: "redis://short@" + acl.address(), Password: "short-pass-1"}, "it has no permissions to run SUBSCRIBE, ZADD", "ACL SETUSER", true},
-		"no sentinel":         {cluster.Config{URL: plain.url() + "?master_set=main"}, "it is no sentinel", "26379", true},
+		"no sentinel":         {cluster.Config{URL: plain.url() + "?master_set=main"}, "it is not a sentinel", "26379", true},
 		"a sentinel":          {cluster.Config{URL: watching.url()}, "it may be a sentinel", "master_set=NAME", true},
-		"no cluster":          {cluster.Config{URL: plain.url() + "?addr=127.0.0.1:" + gone}, "it is no node of a cluster", "leave addr out", true},
+		"no cluster":          {cluster.Config{URL: plain.url() + "?addr=127.0.0.1:" + gone}, "it is not a node of a cluster", "remove addr", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -325,7 +325,7 @@ func TestTLS(t *testing.T) {
 	cfg := at(trusting, "127.0.0.1", "insecure=true")
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	c := connect(t, cfg)
-	if !strings.Contains(log.String(), "insecure=true: whoever is in between can pass for rediss://127.0.0.1") {
+	if !strings.Contains(log.String(), "insecure=true: the certificate of rediss://127.0.0.1") {
 		t.Errorf("insecure is silent: %q", log.String())
 	}
 	for _, doubt := range c.Doubts() {

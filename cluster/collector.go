@@ -94,7 +94,7 @@ func (c *Cluster) Collect(ctx context.Context, cfg JobConfig) (*Collector, error
 	case cfg.Window < 1 || cfg.Window > MaxWindow:
 		return nil, fmt.Errorf("a window of %d tasks: give 1 to %d", cfg.Window, MaxWindow)
 	case len(cfg.Settings) > MaxPayload:
-		return nil, fmt.Errorf("the job's settings have %d bytes: at most %d go through the engine", len(cfg.Settings), MaxPayload)
+		return nil, fmt.Errorf("the job's settings have %d bytes: the maximum is %d", len(cfg.Settings), MaxPayload)
 	}
 	k := &Collector{
 		link: c.newLink(), terms: c.terms.orUsual(), cfg: cfg,

@@ -75,7 +75,7 @@ func (k *Collector) rebuild(ctx context.Context, era int) error {
 	if done {
 		return nil
 	}
-	k.link.log.Warn("the engine has lost tasks or results: adding again what has no result", "job", k.cfg.Name)
+	k.link.log.Warn("Redis lost tasks or results: adding the tasks without a result again", "job", k.cfg.Name)
 	if err := k.adopt(ctx); err != nil {
 		return err
 	}
@@ -308,7 +308,7 @@ func (k *Collector) compare(before sight, results, tasks int) sight {
 	}
 	k.mu.Unlock()
 	if len(again) > 0 {
-		k.link.log.Warn("the engine has neither tasks nor results: adding again what has no result", "job", k.cfg.Name)
+		k.link.log.Warn("Redis lost tasks and results: adding the tasks without a result again", "job", k.cfg.Name)
 		k.adds.put(again...)
 	}
 	return now

@@ -81,7 +81,7 @@ func (l *Ledger) heal(err error) {
 	l.turnLocked()
 	l.mu.Unlock()
 	if said { // at the level of the warning that it ends: who reads the one waits for the other
-		l.log.Warn("the engine of the shared ledger is back", "after", time.Since(began).Round(time.Millisecond))
+		l.log.Warn("Redis is reachable again: the limits are shared", "after", time.Since(began).Round(time.Millisecond))
 	}
 }
 
@@ -94,10 +94,10 @@ func (l *Ledger) sayGone(err error) {
 		about = []any{"error", refused.Err, "hint", refused.hint}
 	}
 	if a == nil {
-		l.log.Warn("the engine of the shared ledger is gone: calls wait until it is back", about...)
+		l.log.Warn("Redis is unreachable: requests wait until it responds", about...)
 		return
 	}
-	l.log.Warn("the engine of the shared ledger is gone: calls go on with a part of the limits until it is back",
+	l.log.Warn("Redis is unreachable: this instance uses its part of the limits until Redis responds",
 		append([]any{"part", a.part, "members", a.members}, about...)...)
 }
 

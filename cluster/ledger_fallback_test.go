@@ -247,7 +247,7 @@ func TestABatchWaitsForTheEngineAndSaysSoOnce(t *testing.T) {
 		at.Down(false)
 		a.until(1)
 		synctest.Wait()
-		if text := log.String(); strings.Count(text, "is gone") != 1 || strings.Count(text, "ledger is back") != 1 {
+		if text := log.String(); strings.Count(text, "Redis is unreachable") != 1 || strings.Count(text, "reachable again") != 1 {
 			t.Errorf("what was logged, which is to be once that it is gone and once that it is back:\n%s", text)
 		}
 	})

@@ -279,7 +279,7 @@ func (l *Ledger) eval(ctx context.Context, keys []string, m *message) ([]string,
 	}
 	out := r.texts()
 	if err == nil && len(out) == 0 {
-		err = errors.New("the engine answered nothing")
+		err = errors.New("empty response of Redis")
 	}
 	return out, err
 }
@@ -299,7 +299,7 @@ const answerHead = 13 // what stands before the records
 // readAnswer reads what the script says to a message.
 func readAnswer(s []string, m *message) (*answer, error) {
 	if len(s) != answerHead+2*numFields || s[0] != "ok" {
-		return nil, fmt.Errorf("the engine's answer has %d parts, and not %d", len(s), answerHead+2*numFields)
+		return nil, fmt.Errorf("the response of Redis has %d parts instead of %d", len(s), answerHead+2*numFields)
 	}
 	var head [answerHead]float64
 	for i, text := range s[:answerHead] {
@@ -309,7 +309,7 @@ func readAnswer(s []string, m *message) (*answer, error) {
 		}
 		x, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return nil, fmt.Errorf("the engine's answer: %w", err)
+			return nil, fmt.Errorf("the response of Redis: %w", err)
 		}
 		head[i] = x
 	}

@@ -88,11 +88,11 @@ func (l *link) lost(ctx context.Context, err error) {
 	}
 	if refuses { // somebody may have to do something about it
 		if refused, ok := errors.AsType[*Error](l.at.explain(ctx, err)); ok {
-			l.log.Warn("the engine refuses what is asked of it: asking on", "error", refused.Err, "hint", refused.hint)
+			l.log.Warn("Redis refuses commands: retrying", "error", refused.Err, "hint", refused.hint)
 			return
 		}
 	}
-	l.log.Warn("the engine does not answer: waiting for it", "error", err)
+	l.log.Warn("Redis does not respond: waiting", "error", err)
 }
 
 func (l *link) up(writes bool) {
@@ -105,7 +105,7 @@ func (l *link) up(writes bool) {
 	}
 	l.mu.Unlock()
 	if !since.IsZero() { // at the level of the warning that it ends: who reads the one waits for the other
-		l.log.Warn("the engine answers again", "after", time.Since(since).Round(time.Millisecond))
+		l.log.Warn("Redis responds again", "after", time.Since(since).Round(time.Millisecond))
 	}
 }
 

@@ -22,7 +22,7 @@ func TestWordsOfEveryEngineAreKnown(t *testing.T) {
 		"wrong password": {"WRONGPASS invalid username-password pair or user is disabled.", "user or password is wrong", cluster.PasswordVariable, false},
 		"no password":    {"NOAUTH Authentication required.", "wants a password", cluster.PasswordVariable, false},
 		"commands":       {"NOPERM User mute has no permissions to run the 'eval' command", "its user may not do all that is needed", "ACL SETUSER", true},
-		"protected mode": {"DENIED Redis is running in protected mode", "programs of its own host", cluster.PasswordVariable, true},
+		"protected mode": {"DENIED Redis is running in protected mode", "programs on its own host", cluster.PasswordVariable, true},
 		"a start":        {"LOADING Redis is loading the dataset in memory", "reads its data from disk", "in a moment", false},
 		"a replica":      {"READONLY You can't write against a read only replica.", "it is a replica", "master_set=NAME", true},
 		"memory":         {"OOM command not allowed when used memory > 'maxmemory'.", "its memory is full", "maxmemory", false},
@@ -55,8 +55,8 @@ func TestABatchOutlivesWhatPassesAndSaysWhatToDo(t *testing.T) {
 		"max number of clients reached":                                            {"as many clients as it takes", "raise maxclients"},
 		"MISCONF Errors writing to the AOF file: No space left on device":          {"it cannot save to disk", "room on its disk"},
 		"BUSY Redis is busy running a script.":                                     {"held up by a script", "SCRIPT KILL"},
-		"TRYAGAIN Multiple keys request during rehashing of slot":                  {"the engine does not answer: waiting for it", "TRYAGAIN"},
-		"UNBLOCKED force unblock from blocking operation, instance state changed.": {"the engine does not answer: waiting for it", "UNBLOCKED"},
+		"TRYAGAIN Multiple keys request during rehashing of slot":                  {"Redis does not respond: waiting", "TRYAGAIN"},
+		"UNBLOCKED force unblock from blocking operation, instance state changed.": {"Redis does not respond: waiting", "UNBLOCKED"},
 	} {
 		t.Run(strings.Fields(says)[0], func(t *testing.T) {
 			inMemory(t, func(t *testing.T, at *cluster.Site) {
@@ -93,7 +93,7 @@ func TestAnEngineThatOnlyLetsReadIsSaidToBeBackWhenItIs(t *testing.T) {
 			t.Errorf("while it lets nobody write:\n%s", text)
 		}
 		at.Refuse(nil)
-		eventually(t, "it is said to be over", func() bool { return strings.Contains(log.String(), "the engine answers again") })
+		eventually(t, "it is said to be over", func() bool { return strings.Contains(log.String(), "Redis responds again") })
 	})
 }
 

@@ -179,7 +179,7 @@ func parseOutcome(o *Outcome, hash work.Hash) (*batch.Answer, error) {
 		return &batch.Answer{Kind: sluice.Internal, Message: fmt.Sprintf("the result of worker %s cannot be read: %v", o.Worker, err)}, nil
 	case a.Refused:
 	case a.Input != hash.String():
-		return &batch.Answer{Kind: sluice.Internal, Message: "the result belongs to another request, which the line had when the job was started: try it again"}, nil
+		return &batch.Answer{Kind: sluice.Internal, Message: "the line changed after the job started: the result belongs to the earlier request"}, nil
 	}
 	return a, nil
 }

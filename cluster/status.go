@@ -156,7 +156,7 @@ func (c *Cluster) find(ctx context.Context) (map[string][]string, error) {
 	}
 	wg.Wait()
 	if len(errs) < len(servers) && len(errs) > 0 {
-		c.cfg.Logger.Warn(fmt.Sprintf("%d of the %d nodes of %s do not answer: what they alone have is left out", len(errs), len(servers), c))
+		c.cfg.Logger.Warn(fmt.Sprintf("%d of the %d nodes of %s do not respond: the status omits their data", len(errs), len(servers), c))
 		return found, nil
 	}
 	return found, errors.Join(errs...)

@@ -78,8 +78,7 @@ func Password(text string) string {
 }
 
 // form is the hint for a URL that is none. Nothing of such a URL is quoted: what is where the port should be may be a password.
-const form = "write redis://user@host:6379/0, rediss:// for TLS, and the password into $" + PasswordVariable +
-	"; in a URL, / ? # %% @ and : of a password are %%2F %%3F %%23 %%25 %%40 %%3A"
+const form = "write redis://user@host:6379/0, rediss:// for TLS, and the password into $" + PasswordVariable
 
 // parseURL reads a URL. The error is an *Error, which quotes no part of it that could be a password.
 func parseURL(text string) (e endpoint, err error) {
@@ -126,11 +125,11 @@ func (e *endpoint) takeOptions(options url.Values) error {
 		case name == "addr" || name == "db" && e.scheme == "unix":
 			continue
 		case len(values) > 1:
-			return wrongURL(fmt.Errorf("the URL says %s twice", name), "say it once")
+			return wrongURL(fmt.Errorf("the URL says %s twice", name), "write it once")
 		case name == "insecure":
 			var err error
 			if e.insecure, err = strconv.ParseBool(values[0]); err != nil {
-				return wrongURL(errors.New("insecure is true or false"), "leave it out to have certificates checked")
+				return wrongURL(errors.New("insecure is true or false"), "remove it to verify certificates")
 			}
 		case !known:
 			return wrongURL(fmt.Errorf("the URL has an option %q, which is not known", name),

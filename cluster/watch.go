@@ -81,7 +81,7 @@ func (w *watch) away() string {
 	if w.silence() < awayAfter {
 		return ""
 	}
-	return "waiting for the engine at " + w.at.String()
+	return "waiting for Redis at " + w.at.String()
 }
 
 // silence returns the time since the last response.

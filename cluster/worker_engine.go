@@ -226,7 +226,7 @@ func (w *Worker) flush(ctx context.Context, s *served, batch []completion) {
 			lost = time.Now()
 		}
 		if time.Since(lost) > longestLost {
-			w.link.log.Warn("results are dropped: the engine has lost their job, and its run does not come back", "job", s.job.Name, "results", len(batch))
+			w.link.log.Warn("results are dropped: Redis lost their job, and its run does not return", "job", s.job.Name, "results", len(batch))
 			break
 		}
 		if wake.In(ctx, firstRetry, nil) != nil {

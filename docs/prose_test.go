@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,13 +19,13 @@ import (
 )
 
 // forbidden are clauses in place of nouns, and words in place of terms.
-var forbidden = regexp.MustCompile(`\b[Ww]hat (?:is|was|are|it|they|comes|no|one)\b[^?]*$|\b(?:nobody|whoever|whatever|so many|that of|those of|is told|goes on|go on|the engine|imitation|mend|refusal|refused for now|of one's own|no longer|not any more)\b`)
+var forbidden = regexp.MustCompile(`\b[Ww]hat (?:is|was|are|it|they|comes|no|one)\b[^?]*$|\b(?:nobody|whoever|whatever|so many|that of|those of|is told|goes on|go on|the engine|imitation|mend|refused for now|of one's own|no longer|not any more)\b`)
 
 // longest is the maximum number of words of a sentence.
 const longest = 30
 
 var (
-	sentenceEnd = regexp.MustCompile(`[.!?:;](?:\s+|$)|\n\s*\n`)
+	sentenceEnd = regexp.MustCompile(`[.!?:;·](?:\s+|$)|\n\s*\n`)
 	word        = regexp.MustCompile(`[\pL\pN][\pL\pN'’-]*`)
 	inlineCode  = regexp.MustCompile("`[^`]*`")
 	linkTarget  = regexp.MustCompile(`\]\([^)]*\)`)
@@ -104,7 +105,16 @@ func TestProseOfHelp(t *testing.T) {
 	}
 }
 
-// TestProseOfCode checks messages, which are texts with a space, and comments of exported names.
+// quoted are texts of other systems in the code, by their start, each with the reason why it keeps its words.
+var quoted = map[string]string{
+	"We could not parse the JSON body of your request.": "the simulator repeats OpenAI's message",
+	"(?i)unsupported|not":                               "a regular expression over the messages of providers",
+}
+
+// longestMessage is the maximum number of words of a message; a longer text of code is a script, a table or input.
+const longestMessage = 60
+
+// TestProseOfCode checks messages, which are texts with a space, for forbidden words, and the comments of exported names.
 func TestProseOfCode(t *testing.T) {
 	fset := token.NewFileSet()
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
@@ -121,22 +131,68 @@ func TestProseOfCode(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		report := func(pos token.Pos, text string) {
-			for _, f := range faults(text) {
-				t.Errorf("%s: %s", fset.Position(pos), f)
-			}
-		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
-				if text, err := strconv.Unquote(lit.Value); err == nil && strings.Contains(text, " ") {
-					report(lit.Pos(), text)
+				text, err := strconv.Unquote(lit.Value)
+				if err == nil && isMessage(text) && forbidden.MatchString(text) {
+					t.Errorf("%s: %s in: %s", fset.Position(lit.Pos()), forbidden.FindString(text), text)
 				}
 			}
 			return true
 		})
+		if public[filepath.Base(filepath.Dir(path))] || filepath.Dir(path) == ".." {
+			for pos, text := range exportedComments(file) {
+				for _, f := range faults(text) {
+					t.Errorf("%s: %s", fset.Position(pos), f)
+				}
+			}
+		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func isMessage(text string) bool {
+	for start := range quoted {
+		if strings.HasPrefix(text, start) {
+			return false
+		}
+	}
+	return strings.Contains(text, " ") && len(word.FindAllString(text, -1)) <= longestMessage
+}
+
+// public are the directories whose comments are checked, besides the root.
+var public = map[string]bool{"limits": true, "plan": true, "pool": true, "provider": true}
+
+// exportedComments returns the comments of the package, its exported names and their exported fields.
+func exportedComments(file *ast.File) map[token.Pos]string {
+	all := make(map[token.Pos]string)
+	add := func(comment *ast.CommentGroup, names ...*ast.Ident) {
+		if comment != nil && (len(names) == 0 || slices.ContainsFunc(names, (*ast.Ident).IsExported)) {
+			all[comment.Pos()] = comment.Text()
+		}
+	}
+	ast.FileExports(file)
+	add(file.Doc)
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			add(n.Doc, n.Name)
+		case *ast.GenDecl:
+			add(n.Doc)
+		case *ast.TypeSpec:
+			add(n.Doc, n.Name)
+			add(n.Comment, n.Name)
+		case *ast.ValueSpec:
+			add(n.Doc, n.Names...)
+			add(n.Comment, n.Names...)
+		case *ast.Field:
+			add(n.Doc, n.Names...)
+			add(n.Comment, n.Names...)
+		}
+		return true
+	})
+	return all
 }

@@ -143,7 +143,7 @@ func (c *call) refusalOfBody(err error) *refusal {
 		return nil
 	case errors.Is(err, errNoRoom):
 		return &refusal{status: http.StatusServiceUnavailable, kind: "bodies_full", after: roomSoon,
-			message: "the gateway has no room for the body of this request: those of other requests take it"}
+			message: "the gateway's memory for request bodies is full: retry later"}
 	case tooLong:
 		return &refusal{status: http.StatusRequestEntityTooLarge, kind: "request_too_large",
 			message: fmt.Sprintf("the request body is too long: it may have %d bytes", long.Limit)}
@@ -194,7 +194,7 @@ func (c *call) understand() *refusal {
 	}
 	if !c.cfg.Upstreams.Serves(c.model, c.route.endpoint) {
 		return &refusal{status: http.StatusNotFound, kind: "model_not_found",
-			message: fmt.Sprintf("no upstream serves the model %q at %s: GET /v1/models lists what is served", shown(asked), c.route.endpoint)}
+			message: fmt.Sprintf("no upstream serves the model %q at %s: GET /v1/models lists the models", shown(asked), c.route.endpoint)}
 	}
 	if c.route.count {
 		c.request.Cost = sluice.Cost{}

@@ -68,7 +68,7 @@ func TestBadRequestsAreRefusedInTheClientsWords(t *testing.T) {
 		{"/v1/chat/completions", `{"model":{"a":1}}`, 400, "invalid_request", "names no model"},
 		{"/v1/messages", `{"model":"m","mod\u0065l":"dear"}`, 400, "invalid_request", `{"error":{"code":"invalid_request","message":"the request names its model more`},
 		{"/v1beta/models/m:generateContent", `{"model":"models/dear"}`, 400, "invalid_request", `"status":"INVALID_ARGUMENT"`},
-		{"/v1/chat/completions", `{"model":"unknown-` + theirs + `"}`, 404, "model_not_found", ": GET /v1/models lists what is served"},
+		{"/v1/chat/completions", `{"model":"unknown-` + theirs + `"}`, 404, "model_not_found", ": GET /v1/models lists the models"},
 		{"/v1/chat/completions", `{"model":"m","x":"` + strings.Repeat("x", 5<<10) + `"}`, 413, "request_too_large", "4096 bytes"},
 		{"/v1/files", `{}`, 404, "not_found", "no such path"},
 	} {

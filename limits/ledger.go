@@ -74,7 +74,7 @@ type Settlement struct {
 	Guarded Vector        // to be added to the amounts that configured limits counted for the request
 	Age     time.Duration // since the request was sent
 	Proven  bool          // the provider accepted the request
-	Open    bool          // the request goes on, and keeps its slot
+	Open    bool          // the request is still in flight and keeps its slot
 }
 
 // Correction adapts the state of a lane in a ledger to what the provider states. Lo and Hi bound the level of a token bucket at
@@ -98,5 +98,5 @@ type Correction struct {
 	Period time.Duration // the length of a fixed window; 0: the bucket refills all the time
 	Left   time.Duration // until the present window ends; 0 leaves that as it is
 
-	Pause Pause // its Epoch is that of the pause; a pause is never shortened
+	Pause Pause // with its own Epoch; a pause is never shortened
 }

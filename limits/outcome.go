@@ -41,7 +41,7 @@ type Outcome struct {
 
 	Unsent    bool // the request was never sent, so that its cost is refunded
 	Abandoned bool // the caller gave up on the response, which therefore proves nothing about the provider
-	Final     bool // the caller does not retry, whatever the kind
+	Final     bool // the caller does not retry, for any kind
 	Alone     bool // the call is given up early if it is the only remaining one and is at fault, as if Config.MaxThrottles were not set
 	Amended   bool // the provider refused a field that the caller had added: the call is made once more without it, at once, which spends no attempt
 	Elsewhere bool // if the call ends here, the caller makes it at another Scheduler

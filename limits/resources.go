@@ -26,7 +26,7 @@ const usualWarning = 0.8
 // nothing. Check and CheckAll compare a usage with them; nothing is enforced.
 type ResourceLimits struct {
 	Memory          *int64         `json:"memory_bytes,omitempty"`     // in bytes
-	Time            *time.Duration `json:"time_ns,omitempty"`          // since what they bound began
+	Time            *time.Duration `json:"time_ns,omitempty"`          // since the start of the bounded work
 	Tokens          *int64         `json:"tokens,omitempty"`           // input and output, over all calls
 	ConcurrentNodes *int64         `json:"concurrent_nodes,omitempty"` // nodes of a graph that run at once
 	ConcurrentCalls *int64         `json:"concurrent_calls,omitempty"` // calls open at once
@@ -37,7 +37,7 @@ type ResourceLimits struct {
 	WarningThreshold float64 `json:"warning_threshold,omitempty"`
 }
 
-// DevelopmentLimits are for trying things out: 1 GB, two minutes, 50,000 tokens, 2 nodes at once, 10 calls. As those of the other
+// DevelopmentLimits are for trying things out: 1 GB, two minutes, 50,000 tokens, 2 nodes at once, 10 calls. As in the other
 // presets, the numbers are chosen, not measured.
 func DevelopmentLimits() ResourceLimits {
 	return ResourceLimits{

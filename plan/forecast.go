@@ -35,7 +35,7 @@ type Forecast struct {
 	Timeline `json:"-"`
 }
 
-// Client is what the client knows of the limits at the start: those of flags, and those that responses correct.
+// Client is what the client knows of the limits at the start: configured limits, and limits that responses correct.
 type Client struct {
 	Configured map[string]float64 `json:"configured"`  // Configured limits by name.
 	BeginsWith map[string]float64 `json:"begins_with"` // Initial limits by name.
@@ -61,7 +61,7 @@ type Timeline struct {
 // Counts are numbers by dimension. AnyDimension stands for an unstated one.
 type Counts [limits.NumDimensions]int
 
-// ByName returns the numbers above zero by the dimension's name; that of AnyDimension is "unstated".
+// ByName returns the numbers above zero by the dimension's name; the name of AnyDimension is "unstated".
 func (c Counts) ByName() map[string]int {
 	by := make(map[string]int)
 	for d, n := range c {
@@ -117,7 +117,7 @@ type QuotaUse struct {
 
 // Step is what happened in one part of the time.
 type Step struct {
-	Sent, Completed, Failed, Throttled int           // tries sent, calls answered, calls given up, tries refused for now
+	Sent, Completed, Failed, Throttled int           // attempts sent, calls answered, calls given up, attempts rate-limited
 	Spent                              limits.Vector // of the provider's limits
 	InFlight, Waiting                  int           // most at once
 }

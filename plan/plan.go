@@ -152,7 +152,7 @@ func (p Plan) ResourceLimits() limits.ResourceLimits {
 	}
 }
 
-// Compute plans. It fails with a *FieldError that names what is wrong, or one that wraps ErrNoLimits.
+// Compute plans. It fails with a *FieldError for an invalid value, or with one that wraps ErrNoLimits.
 func Compute(bounds sluice.Limits, w Workload, o Options) (Plan, error) {
 	if err := cmp.Or(checkLimits(bounds), w.check(), o.check()); err != nil {
 		return Plan{}, err

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-llm/sluice/sim"
 )
 
-// Scenario is a run to be foreseen: a provider, what the client is told of it, and what there is to send. Provider and
-// Calls are what it needs; a zero field means its default.
+// Scenario is a run to be foreseen: a provider, the limits that the client knows, and the calls. Provider and Calls are
+// required; any other zero field means its default.
 type Scenario struct {
 	// Provider is what the provider allows, how it counts, and how fast it answers. See SimulatorConfig. Its Seed decides all
 	// luck, so that the same Scenario comes to the same Forecast.
@@ -23,8 +23,8 @@ type Scenario struct {
 	// Dialect is how the provider words its refusals, and what its headers tell.
 	Dialect provider.Dialect
 
-	// Told are the ceilings that flags set, and Start the limits believed at first, such as those of a file or of an
-	// earlier run. What neither tells, the client learns from headers and refusals, as it does in a real run.
+	// Told are the configured ceilings, and Start the limits believed at first, for example from a file or an earlier
+	// run. As in a real run, the client learns all other limits from headers and rejections.
 	Told, Start sluice.Limits
 
 	// Calls are what there is to send, in this order, once. An Output of 0 is as long as the Provider's answers are;
@@ -44,8 +44,8 @@ type Scenario struct {
 	// wait to be sent. Default 16,384 and 16, as a run has it; a negative Spare is no bound of its own.
 	Workers, Spare int
 
-	// Unpaced, if set, is so many workers without any scheduler: each sends its next call when the last is answered. One
-	// that is throttled waits as it is asked to, or half a second, and sends its call again.
+	// Unpaced, if set, is the number of workers that send without a scheduler, each its next call after the last response.
+	// After a 429 a worker waits as long as the response asks, or half a second, and retries.
 	Unpaced int
 
 	Patience
@@ -56,20 +56,20 @@ type Scenario struct {
 	// MaxTries bounds how often calls are sent in all, and so how long the computation takes. Default 100 million.
 	MaxTries int
 
-	// Progress, if set, is told now and then how many calls have ended, and at which time of the run.
+	// Progress, if set, is called now and then with the number of finished calls and the time of the run.
 	Progress func(ended int, at time.Duration)
 }
 
-// Patience is how often and how long a call is tried. The defaults are those of a run: 6 attempts, 20 rate-limit rejections
+// Patience is how often and how long a call is tried. The defaults equal the defaults of a run: 6 attempts, 20 rate-limit rejections
 // in 10 minutes at least, and 10 minutes for each attempt, at most a century. A negative MaxThrottles gives up a call that is throttled once.
 type Patience struct {
 	Attempts, MaxThrottles int
 	Timeout                time.Duration
 }
 
-// Scenario is the run that the plan is for: its calls, each answered after its latency, times a lognormal factor of that
-// sigma and of mean one, by a provider with its limits, whose buckets hold Limits.Burst, or else a second's worth and
-// four of the largest calls. The client is told nothing: see Told and Start. A plan without end needs a Horizon.
+// Scenario is the run that the plan is for. Each call is answered after its latency, times a lognormal factor of mean one
+// whose sigma is jitter. The provider has the plan's limits, and its buckets hold Limits.Burst, by default a second's worth
+// and four of the largest calls. The client knows no limit: see Told and Start. A plan without end needs a Horizon.
 func (p Plan) Scenario(jitter float64) Scenario {
 	w := &p.Workload
 	median := time.Duration(float64(w.Latency) * math.Exp(-jitter*jitter/2))
@@ -116,7 +116,7 @@ func stated(c Call) Call {
 
 // SimulatorConfig returns a provider with these limits, which answers after latency. Its
 // buckets hold l.Burst of refill, and start full; a Burst of zero is a whole minute's, so that twice the limit may pass in
-// the first. A limit of tokens per day is not imitated: a client that is told of it keeps to it all the same.
+// the first. The provider does not enforce a limit of tokens per day; a client that knows it keeps to it.
 func SimulatorConfig(l sluice.Limits, charge limits.Charge, latency time.Duration) sim.Config {
 	if latency == 0 {
 		latency = -1 // to the imitation, zero is a default

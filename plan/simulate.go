@@ -13,11 +13,11 @@ import (
 	"github.com/sluice-llm/sluice/sim"
 )
 
-// Simulate foresees a run: it drives the gate that admits calls in a real one, in virtual time, against an imitation of
-// the provider. Its shell does what the Scheduler, Do and a run's workers do around the gate; nothing else is copied.
+// Simulate foresees a run: it drives the gate that admits calls in a real one, in virtual time, against a simulated
+// provider. Its shell does what the Scheduler, Do and a run's workers do around the gate; nothing else is copied.
 //
-// It fails with a *FieldError when the scenario makes no sense, and with the context's error when that ends, beside what
-// was seen until then. A scenario without an end is looked at up to a bound, which Forecast.Stopped names.
+// It fails with a *FieldError for an invalid scenario. When the context ends, it returns the context's error and the
+// forecast up to then. A scenario without an end stops at a bound, which Forecast.Stopped names.
 func Simulate(ctx context.Context, s Scenario) (Forecast, error) {
 	patience := time.Duration(0)
 	if s.MaxThrottles == 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// ForTier plans with the limits of a tier, as its provider counts them, whatever o says of that. Latency, tokens and
-// prices that neither w nor o states are the tier's, where it states them.
+// ForTier plans with the limits of a tier, as its provider counts them; o does not change how they are counted.
+// Latency, tokens and prices that neither w nor o states are the tier's, where it states them.
 func ForTier(t provider.Tier, by provider.Provider, w Workload, o Options) (Plan, error) {
 	o.Charge = by.Charge
 	if o.PriceIn == nil {

@@ -29,7 +29,7 @@ const (
 	maxProcesses = 1_000_000_000
 )
 
-// Workload is what is to be called. The zero value is calls without end, all of whose measures are assumed.
+// Workload describes the calls to plan for. The zero value means calls without end, and assumed values for all fields.
 type Workload struct {
 	Requests int           // how many calls; 0 is no end, or as many as there are Calls
 	Latency  time.Duration // a call's mean, from sending to the answer's end; 0 is not known: 2 s are assumed
@@ -51,7 +51,7 @@ type Call struct {
 	Input     int
 	MaxTokens int // what the request declares; 0 is nothing
 	Output    int // 0 is not known; NoOutput is none
-	Answers   int // how many are asked for, as n says; 0 is one. Output and MaxTokens are those of all together
+	Answers   int // how many are asked for, as n says; 0 is one. Output and MaxTokens count all answers together
 }
 
 // NoOutput is the Output of a call that produces none.
@@ -66,7 +66,7 @@ type FieldError struct {
 // Error names the field.
 func (e *FieldError) Error() string { return fmt.Sprintf("plan: %s: %v", e.Field, e.Err) }
 
-// Unwrap returns what is wrong with it.
+// Unwrap returns the reason.
 func (e *FieldError) Unwrap() error { return e.Err }
 
 func wrong(field, format string, args ...any) error {
@@ -121,7 +121,7 @@ func (c Call) check() error {
 	return nil
 }
 
-// Assumption is something that nobody said, and that a plan was made with.
+// Assumption is a value that a plan uses and that the caller did not state.
 type Assumption struct {
 	What  string `json:"what"`  // Name of the value, such as `latency`.
 	Value string `json:"value"` // Value with its unit.

@@ -107,7 +107,7 @@ func (s *MemoryStore) Save(member string, data []byte) error {
 	return nil
 }
 
-// Load returns a copy of what was saved.
+// Load returns a copy of the saved checkpoint.
 func (s *MemoryStore) Load(member string) (Checkpoint, error) {
 	s.mu.Lock()
 	c, ok := s.saved[member]
@@ -119,7 +119,7 @@ func (s *MemoryStore) Load(member string) (Checkpoint, error) {
 	return c, nil
 }
 
-// Delete forgets what was saved.
+// Delete removes the saved checkpoint.
 func (s *MemoryStore) Delete(member string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

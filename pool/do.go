@@ -9,8 +9,8 @@ import (
 )
 
 // Do is Scheduler.Do for the member: fn makes one attempt under a permit of its own, none is held between tries, and a
-// panic of fn becomes an error. The permit is not fn's to give back, unless it returns Open: then whoever reads the answer
-// does, by Permit.Release or TryRelease. fn's context ends with ctx or a limit of time, and not before the permit is back.
+// panic of fn becomes an error. The permit is not fn's to give back, unless it returns Open: then the reader of the answer
+// gives it back, by Permit.Release or TryRelease. fn's context ends with ctx or a limit of time, and not before the permit is back.
 // Do fails with what Acquire and Scheduler.Do fail with.
 func (m *Member) Do(ctx context.Context, c sluice.Call, fn func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error) {
 	if err := m.ask(&c); err != nil {
@@ -85,10 +85,10 @@ func (w *doing) granted(p *sluice.Permit) error {
 	return err
 }
 
-// Sent is told of the permit of a try.
+// Sent records that an attempt was sent.
 func (w *doing) Sent(_ *sluice.Permit, at time.Time) { w.m.sent(at) }
 
-// Released is told of the permit of a try.
+// Released records that an attempt gave its permit back.
 func (w *doing) Released(p *sluice.Permit, left bool, _ sluice.Kind, used sluice.Usage) {
 	w.m.pool.mu.Lock()
 	w.m.releasedLocked(p, left, used)

@@ -20,11 +20,11 @@ import (
 )
 
 // FileStore keeps each member's checkpoint in a file of a directory, and the one before it in a second, with the ending .bak.
-// A file is replaced as a whole, so a crash leaves the old one or the new one, and what a power cut damaged is told by a
-// checksum. Several processes may use one directory: of two that save the same member, the later one counts; a deletion
+// A file is replaced as a whole, so a crash leaves the old one or the new one, and a checksum detects the damage
+// of a power cut. Several processes may use one directory: of two that save the same member, the later one counts; a deletion
 // beside a save may leave the checkpoint before it.
 //
-// A file is one line of JSON, which says what it is, and then the data. The checksum is of both, the line without it:
+// A file is a header, one line of JSON, and then the data. The checksum covers both, the header without the checksum:
 //
 //	{"sluice_checkpoint":1,"member":"reviewer-1","saved_at":"…","size":120,"sha256":"…"}
 type FileStore struct {

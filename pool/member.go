@@ -15,8 +15,8 @@ import (
 
 // MemberConfig says what a member is. The zero value is an ordinary one.
 type MemberConfig struct {
-	Kind     string          // what it does, such as "reviewer"; for those who watch
-	Tenant   string          // with whom it shares its turns; "": with nobody
+	Kind     string          // its role, such as "reviewer", for display
+	Tenant   string          // the tenant whose turns it shares; "" for none
 	Priority limits.Priority // of its calls, where they state none themselves, and of its place in the queue of Run
 
 	// Limits bound what the member uses: Tokens, LLMCalls, and Time since it was registered. The other fields are not
@@ -301,8 +301,8 @@ func (m *Member) phaseLocked() Phase {
 }
 
 // Close ends the member as completed: calls of it that wait fail with ErrClosed, and its id is free again. A permit that it
-// still has stays with its call until that is over, and is an error here; the slot is not lost where nobody remembers it. It
-// is safe to call twice.
+// still has stays with its call until that is over, and is an error here. Close is safe to call
+// twice.
 func (m *Member) Close() error { return m.end(nil) }
 
 // Fail is Close for a member that ends with an error.

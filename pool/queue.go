@@ -285,7 +285,7 @@ func (e *ShutdownError) Error() string {
 
 // Shutdown stops Run: those that wait fail with ErrQueueStopped, and those at work may end by themselves for DrainTimeout.
 // Then, or when ctx ends, their contexts are cancelled with ErrQueueStopped as the cause, and they have five seconds more;
-// whoever does not end by then is named in a *ShutdownError, and goes on. It is safe to call twice: each call waits. Members
+// a *ShutdownError names the members that still run then. It is safe to call twice: each call waits. Members
 // that were registered by hand are not touched.
 func (p *Pool) Shutdown(ctx context.Context) error {
 	idle := p.stop()

@@ -12,8 +12,8 @@ import (
 )
 
 // Added completes requests with the fields that Sluice adds to them, as each model takes these: the bound of the output by one of its names,
-// and the question for the usage of a stream. It learns from rejections which name a model takes, and which asks for no usage. It has those
-// of one account. The zero value knows nothing; it is safe for concurrent use.
+// and the question for the usage of a stream. It learns from rejections which name a model takes, and which asks for no usage. It belongs
+// to one account. The zero value knows nothing; it is safe for concurrent use.
 type Added struct {
 	mu     sync.Mutex
 	models map[string]taken
@@ -128,8 +128,8 @@ func WithUsage(body []byte) []byte {
 	return append(append(edited, with...), body[to:]...)
 }
 
-// UsageOptions returns stream_options by which a stream of chat completions states its usage, made of those of a request; nil is
-// none. It returns nil where they stay as they are: they ask for it, or have the wrong type, which is the provider's to refuse.
+// UsageOptions returns stream_options by which a stream of chat completions states its usage, made from a request's own
+// stream_options; nil is none. It returns nil if they stay unchanged: they ask for it, or have a type that the provider will reject.
 func UsageOptions(options []byte) []byte {
 	const ask = `"include_usage":true`
 	switch {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// BatchAPI is what is known of a provider's Batch API, which runs many requests within a day, for less. The zero value is that
-// there is none. A number that is 0 is not known.
+// BatchAPI describes a provider's Batch API, which runs many requests within a day at a lower price. The zero value means that
+// there is none. A number of 0 is unknown.
 type BatchAPI struct {
 	API      string        // whose form it has: openai, anthropic or gemini; "" is none
 	Requests int           // most of them in a batch
@@ -22,7 +22,7 @@ type BatchAPI struct {
 	Source   string        // an address that says all this
 }
 
-// BatchesRow is BatchAPI as a file of YAML writes it. What is absent is left as it was.
+// BatchesRow is BatchAPI as a file of YAML writes it. A missing field does not change the provider's.
 type BatchesRow struct {
 	API      *string  `yaml:"api"`
 	Requests *Count   `yaml:"requests"`
@@ -53,7 +53,7 @@ func (b *BatchAPI) change(row *BatchesRow) (field string, err error) {
 	}
 	set(&b.API, row.API)
 	if !slices.Contains(batchAPIs[:], b.API) {
-		return ".api", fmt.Errorf("unknown form %q of a Batch API: it is one of %s", b.API, strings.Join(batchAPIs[:], ", "))
+		return ".api", fmt.Errorf("unknown form %q of a Batch API: use one of %s", b.API, strings.Join(batchAPIs[:], ", "))
 	}
 	bytes := Count(b.Bytes)
 	for _, f := range []struct {
@@ -65,7 +65,7 @@ func (b *BatchAPI) change(row *BatchesRow) (field string, err error) {
 		{".per_hour", &b.PerHour, row.PerHour}, {".pending", &b.Pending, row.Pending},
 	} {
 		if f.from != nil && *f.from <= 0 {
-			return f.name, fmt.Errorf("%d is not above zero: leave out what is not known", *f.from)
+			return f.name, fmt.Errorf("%d is not above zero: omit the field if the number is unknown", *f.from)
 		}
 		set(f.to, (*int)(f.from))
 	}

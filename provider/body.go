@@ -47,7 +47,7 @@ func (b *answerBody) watch() {
 	b.stop = b.flight.after(func() { b.settle(b.flight.cause()) })
 }
 
-// Read reads from what was read ahead, then from the network.
+// Read reads from the buffer, then from the network.
 func (b *answerBody) Read(p []byte) (n int, err error) {
 	if len(b.prefix) > 0 {
 		n = copy(p, b.prefix)
@@ -92,7 +92,7 @@ func (b *answerBody) see(p []byte) {
 	}
 }
 
-// Close gives the permit back with what was used so far, and the connection with it.
+// Close gives the permit back with the usage so far, and closes the connection.
 func (b *answerBody) Close() error {
 	if b.whole() && b.reading.TryLock() { // an HTTP/2 body wakes only one of two readers when it ends
 		// SDKs close at the last event. Closing here would cost the connection.

@@ -15,8 +15,8 @@ import (
 // maxMessage is how much of a provider's words is kept.
 const maxMessage = 1000
 
-// Classify says what an answer means. It reads the status, the headers, and of the body only what stands in an error's
-// place: an answer of a model is OK whatever it talks about. A status of 0 is an error without one.
+// Classify says what an answer means. It reads the status, the headers, and of the body only the fields of an
+// error: the text of a model's answer is not evidence. A status of 0 is an error without one.
 //
 // An error inside an answer of status 200 is an error, and an error may name another status than HTTP did, which then
 // counts: gateways wrap a 429 in a 400.

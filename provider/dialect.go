@@ -19,7 +19,7 @@ const (
 	Cohere                   // version 2 of the Chat API
 )
 
-// Endpoint is a path of a provider's API that Sluice understands: what it costs, and what it answers.
+// Endpoint is a path of a provider's API whose requests and responses Sluice understands.
 type Endpoint uint8
 
 // Endpoints. The zero value is none.

@@ -100,8 +100,8 @@ func (e Endpoint) CountPath() string {
 	return strings.TrimSuffix(s.path, s.ending) + s.count
 }
 
-// Has reports whether the provider may have an endpoint. One that speaks OpenAI's dialect may have those of others
-// besides, unless it is known to have none.
+// Has reports whether the provider may have an endpoint. One that speaks OpenAI's dialect may have the endpoints
+// of other dialects too, unless it is known to have none.
 func (p Provider) Has(e Endpoint) bool {
 	return e.Dialect() == p.Dialect || p.Dialect == OpenAI && !p.OneDialect
 }
@@ -117,7 +117,7 @@ func (p Provider) MessagesEndpoint() Endpoint {
 }
 
 // Bound returns the member of a body that bounds the length of the answer, "" if it has none; a dot goes into an object.
-// otherwise is the bound to send when nobody says one, because the provider demands one; 0 is to send none.
+// otherwise is the bound to send when the request has none, because the provider demands one; 0 is to send none.
 func (p Provider) Bound(e Endpoint) (member string, otherwise int) {
 	if e == ChatCompletions && p.ChatBound != "" {
 		return p.ChatBound, 0
@@ -266,7 +266,7 @@ type Target struct {
 	Header   http.Header // wins over all other headers
 }
 
-// Check returns the error that every request to the target's address would have, whatever its endpoint and model.
+// Check returns the error that every request to the target's address would have, for every endpoint and model.
 func (p Provider) Check(t Target) error {
 	t.Endpoint = ChatCompletions
 	_, err := p.NewRequest(context.Background(), t, nil)

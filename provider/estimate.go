@@ -34,8 +34,8 @@ type Request struct {
 // ErrNotObject is returned by Estimate for a body that is not one JSON object.
 var ErrNotObject = errors.New("request body is not a JSON object")
 
-// Estimate reads what a call will use at most from the body of its request, in one pass. It trusts nothing: whatever
-// the body claims, the cost is at least one token and no sum overflows. Broken JSON is ErrNotObject.
+// Estimate reads what a call will use at most from the body of its request, in one pass. It does not trust the
+// body: the cost is at least one token and no sum overflows. Broken JSON is ErrNotObject.
 func Estimate(e Endpoint, body []byte) (Request, error) {
 	q := estimate{counter: counter{Scanner: jsonscan.New(body)}, Request: Request{N: 1, Stream: e.spec().stream != ""}}
 	for q.Enter('{'); q.Next('}'); {

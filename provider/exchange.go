@@ -58,11 +58,11 @@ type Answer struct {
 	FinishReason string // as the provider words it: stop, end_turn, completed, length, ...
 }
 
-// Exchange makes one try: it sends req through base, reads the answer to its end, and says what it meant. It retries
+// Exchange makes one try: it sends req through base, reads the answer to its end, and returns its outcome. It retries
 // nothing. permit may be nil; Exchange marks it sent, and the caller releases it with the outcome.
 //
-// Outcome.Err is the context's error if ctx ended first, an *Error for an answer that is a refusal, and else what the
-// network said. The Answer holds whatever came, also of a refusal.
+// Outcome.Err is the context's error if ctx ended first, an *Error for a rejection, and otherwise the error of the
+// network. The Answer holds the received part, also of a rejection.
 func Exchange(ctx context.Context, base http.RoundTripper, permit *sluice.Permit, req *http.Request, cfg ExchangeConfig) (Answer, sluice.Outcome) {
 	allowed := allowance{first: cmp.Or(max(0, cfg.Timeout), defaultTimeout), follow: cfg.Deadline, idle: cmp.Or(max(0, cfg.Timeout), defaultIdle)}
 	if cfg.Stream || cfg.Endpoint.spec().stream != "" {

@@ -15,8 +15,8 @@ var fieldSets = sync.OnceValue(func() (sets [numEndpoints]map[string]bool) {
 	return sets
 })
 
-// HasField reports whether a name is a top-level field of the endpoint's requests, as its documents and those of servers that are
-// compatible with it spell it, as of 2026-11-26. A field by which a request chooses among models beside its own is none, unless the
+// HasField reports whether a name is a top-level field of the endpoint's requests, as the documents of its provider and of
+// compatible servers spell it on 2026-11-26. A field by which a request chooses among models beside its own is none, unless the
 // endpoint's own provider documents it. A name in camelCase may be in snake_case, as in all JSON of Protocol Buffers.
 func (e Endpoint) HasField(name string) bool { return e < numEndpoints && fieldSets()[e][name] }
 

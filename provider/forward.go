@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/route"
 )
 
-// ForwarderConfig shapes a Forwarder. Upstreams are what it needs.
+// ForwarderConfig shapes a Forwarder. Upstreams is required.
 type ForwarderConfig struct {
 	Upstreams *Upstreams
 
@@ -26,9 +26,9 @@ type ForwarderConfig struct {
 	// Base makes the exchanges. Default: NewBase(256).
 	Base http.RoundTripper
 
-	// FirstByte bounds each try from the instant the request leaves to the answer's first byte, Idle the time from one part
-	// of the answer to the next, and Total all tries of a call together, without the time in the queue. Defaults: 10 minutes,
-	// as FirstByte, and without bound. What takes longer fails with a *LateError.
+	// FirstByte bounds each attempt from the instant the request leaves to the first byte of the response. Idle bounds the
+	// time from one part of the response to the next. Total bounds all attempts of a call together, without the time in the
+	// queue. Defaults: 10 minutes, as FirstByte, and none. A longer attempt or call fails with a *LateError.
 	FirstByte, Idle, Total time.Duration
 }
 
@@ -81,7 +81,7 @@ type Forwarded struct {
 	// Count asks how many tokens the request has, in place of an answer to it: of Messages or GenerateContent.
 	Count bool
 
-	// Array has a stream of Gemini come as one JSON array, as it does where nobody asks for events.
+	// Array has a stream of Gemini come as one JSON array, as it does for a request that does not ask for events.
 	Array bool
 
 	// Query are members that the address gets, beside those that the provider's always has.
@@ -93,8 +93,8 @@ type Forwarded struct {
 	// AsksUsage says that the body asks a stream for its usage, which the client did not, unless Destination.NoUsage.
 	AsksUsage bool
 
-	// Granted is told of each try before it is made: of its permit, which it must not give back, and of the way it takes. It
-	// must be quick. Nil is nobody.
+	// Granted, if set, is called before each attempt with its permit, which it must not give back, and its destination. It
+	// must be quick.
 	Granted func(*sluice.Permit, Destination)
 
 	// Body returns the request's body for a way, with the model named as the upstream does, and its length. It is asked for
@@ -117,8 +117,8 @@ type ForwardReply struct {
 // see none of them.
 func (r *ForwardReply) Secrets() []string { return r.secrets }
 
-// Kind is what the answer meant: OK, or why it is none, whatever its status. Of one that is still on its way it is OK until its body
-// has ended.
+// Kind returns the kind of the outcome, which the status alone does not decide. It is OK for a response whose body has not ended
+// yet.
 func (r *ForwardReply) Kind() sluice.Kind {
 	if r.open == nil {
 		return r.kind

@@ -64,7 +64,7 @@ var budgets = [...]budget{
 
 // Readings returns every budget that the headers of an answer state, at most one per dimension. The provider's own forms
 // come first, and headers that they read are read as nothing else. A budget without a positive limit and a remainder is
-// not one: Azure states -1 for what it does not know. It returns nil, and allocates nothing, when there is none.
+// not one: Azure states -1 for an unknown number. It returns nil, and allocates nothing, when there is none.
 //
 // A gateway of ours says by x-sluice-wait-ms that it holds calls back itself: its clients' budgets are as good as endless, and
 // those in the headers it passes on are of all its clients together.

@@ -17,7 +17,7 @@ type kept struct {
 // keep has a body read from a buffer that it gives back.
 func keep(buf *bytes.Buffer) *kept { return &kept{buf: buf, rest: buf.Bytes()} }
 
-// Read reads what is left.
+// Read reads the unread bytes.
 func (k *kept) Read(p []byte) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -29,7 +29,7 @@ func (k *kept) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo writes what is left, in pieces that a slow client can take within the time that it has for one.
+// WriteTo writes the unread bytes, in pieces that a slow client can take within its time for one.
 func (k *kept) WriteTo(w io.Writer) (written int64, err error) {
 	k.mu.Lock()
 	rest := k.rest
@@ -54,7 +54,7 @@ func (k *kept) WriteTo(w io.Writer) (written int64, err error) {
 	return written, err
 }
 
-// Close gives the memory back, unless it is being written. What is read afterwards is the end.
+// Close gives the memory back, unless it is being written. Later reads return io.EOF.
 func (k *kept) Close() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

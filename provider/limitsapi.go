@@ -26,7 +26,7 @@ type AccountLimits struct {
 	Groups   []LimitGroup `json:"groups"`         // Limits by group of models.
 }
 
-// LimitGroup is the limits that some models share, or those of another part of the API, such as its batches.
+// LimitGroup is the limits that several models share, or the limits of another part of the API, such as its batches.
 type LimitGroup struct {
 	Name   string             `json:"name"`             // Name of the group. The model, or the provider's name for the kind of group, such as batch.
 	Models []string           `json:"models,omitempty"` // Model IDs and aliases. None: the limits are not of model requests.

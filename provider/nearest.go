@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Nearest returns those of the known names that somebody may have meant who wrote name, nearest first, at most three:
-// those a typing error or two away, and those that name is the beginning of.
+// Nearest returns the known names that a misspelled name may stand for, nearest first, at most three: the names one or two
+// typing errors away, and the names that start with name.
 func Nearest(name string, known []string) []string {
 	const most = 3
 	type near struct {

@@ -18,15 +18,15 @@ type PassRequest struct {
 	Path     string // as a client of the provider's own address asks for it, such as /v1/files
 	Query    string // what the provider's always has wins
 
-	Call   sluice.Call // its lane is one of the upstream's; it costs a request and whatever the call says
+	Call   sluice.Call // its lane is one of the upstream's; one request is added to its cost
 	Header http.Header // as Forwarded has it
 	Body   func() (io.ReadCloser, int64, error)
 
 	Granted func(*sluice.Permit, Destination) // as Forwarded has it
 }
 
-// Pass sends a request to one upstream. A refusal for now is waited for, as with Do. Anything else is the client's to send
-// again, unless it only reads: nobody knows what another try would do.
+// Pass sends a request to one upstream. After a rate-limit rejection it waits and retries, as Do does. It retries other
+// failures only for a request that only reads, because a second attempt of another request may act twice.
 func (f *Forwarder) Pass(ctx context.Context, in PassRequest) (ForwardReply, error) {
 	u := f.cfg.Upstreams
 	at := slices.IndexFunc(u.all, func(up *Upstream) bool { return up.Name == in.Upstream })

@@ -20,7 +20,7 @@ type Auth struct {
 	Prefix string `yaml:"prefix"` // before the key
 }
 
-// Provider is what is known of one provider before anything was sent. The zero value is an openai-compatible server
+// Provider describes one provider, as known before the first request. The zero value is an openai-compatible server
 // without an address. It is a value: copy and change it freely.
 type Provider struct {
 	Name     string
@@ -58,14 +58,14 @@ type Provider struct {
 	// x-ratelimit-*-requests count a day). They win over the forms that all providers share.
 	Headers []HeaderForm
 
-	// Codes are types, codes and reasons that this provider's errors bear, in lower case without anything but letters
-	// and digits, and what they mean. They win over the shared rules.
+	// Codes maps the types, codes and reasons of this provider's errors, in lower case and reduced to letters and digits,
+	// to kinds. They win over the shared rules.
 	Codes map[string]sluice.Kind
 
 	// UntrustedWaits are waits that this provider is known to state wrongly.
 	UntrustedWaits []UntrustedWait
 
-	// BatchAPI is what is known of its Batch API.
+	// Batches describes its Batch API.
 	Batches BatchAPI
 
 	// Models are how the ids of its models begin, as Registry.Recognise reads them.

@@ -18,8 +18,8 @@ import (
 //go:embed providers.yaml
 var published []byte
 
-// Registry is what is known of providers: how they are spoken to, and which limits and prices they publish. It does
-// not change once it is made, and is safe for concurrent use. What its methods return is the caller's own.
+// Registry describes providers: their APIs, and the limits and prices that they publish. It does not change after it is
+// made, and is safe for concurrent use. The caller owns the values that its methods return.
 type Registry struct {
 	providers []Provider
 	tiers     []Tier // of one provider together, in the order of providers
@@ -172,7 +172,7 @@ func (r *Registry) Models(provider string) []string {
 	return slices.Compact(names)
 }
 
-// Tiers returns the limits that a provider publishes, or those of all providers for "".
+// Tiers returns the limits that a provider publishes, or the published limits of all providers for "".
 func (r *Registry) Tiers(provider string) []Tier {
 	if p, ok := r.Lookup(provider); ok {
 		provider = p.Name

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 )
 
-// Reply is what one choice of an answer says.
+// Reply is one choice of a model's response.
 type Reply struct {
 	Text    string   // of all its parts that are text, thoughts left out
 	Calls   []string // the arguments of the tools that it asks for
@@ -65,9 +65,9 @@ func (r Reply) Empty() bool {
 	return len(r.Calls) == 0 && !r.Other && strings.TrimSpace(r.Text) == ""
 }
 
-// Replies reads the choices of a whole answer in the order of their indices, whatever its dialect: chat completions, old
+// Replies reads the choices of a whole answer in the order of their indices, in any dialect: chat completions, old
 // completions, responses, Anthropic's messages, and generated content of Gemini, also as the list of its chunks. It
-// returns nil for a body that has none, such as an error, embeddings, or what is not JSON. A prompt that Gemini blocks
+// returns nil for a body without choices, such as an error, embeddings, or a body that is not JSON. A prompt that Gemini blocks
 // is one empty Reply.
 func Replies(body []byte) []Reply {
 	s := jsonscan.New(body)

@@ -22,8 +22,8 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Row is one provider as a file of YAML writes it; its fields are those of Provider, and docs/providers.md has a table of
-// them. One that is not there is left as it was, or has its default for a provider that is new.
+// Row is one provider as a file of YAML writes it. Its fields correspond to the fields of Provider. A missing field keeps
+// its value, or has its default for a new provider.
 type Row struct {
 	Name           string             `yaml:"name"`
 	Aliases        []string           `yaml:"aliases"`
@@ -77,7 +77,7 @@ func (c *Count) UnmarshalYAML(n ast.Node) error {
 }
 
 // TierRow is one Tier of a provider as a file writes it: prices in US dollars per million tokens, Latency with its unit, limits
-// as those of sluice.Limits. It changes the tier of that name which is for the same models,
+// as in sluice.Limits. It changes the tier of that name which is for the same models,
 // and is a new one where there is none.
 type TierRow struct {
 	Tier   string   `yaml:"tier"`
@@ -104,10 +104,10 @@ type RowError struct {
 // Error names the field.
 func (e *RowError) Error() string { return fmt.Sprintf("providers[%d].%s: %v", e.Row, e.Field, e.Err) }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the reason.
 func (e *RowError) Unwrap() error { return e.Err }
 
-// With returns a registry in which the rows have changed what they name, and added what was not there. The models of a
+// With returns a registry in which the rows changed the providers that they name, and added new ones. The models of a
 // row are looked at before all others. The error is a *RowError; r is not changed.
 func (r *Registry) With(rows ...Row) (*Registry, error) {
 	next := &Registry{names: make(map[string]int)}
@@ -258,8 +258,8 @@ func checkModels(prefixes []string) (field string, err error) {
 	return "", nil
 }
 
-// IsVariable reports whether an environment variable for a key may be called that. Keys have small letters: what is no such
-// name may be a key, and must not be quoted.
+// IsVariable reports whether an environment variable for a key may be called that. Keys have small letters: any other
+// text may be a key, and must not be quoted.
 func IsVariable(name string) bool {
 	other := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' }
 	return name != "" && len(name) <= 64 && (name[0] < '0' || name[0] > '9') && !strings.ContainsFunc(name, other)
@@ -345,7 +345,8 @@ func duration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// CheckBase refuses what is no address for a provider, or one that says more than where. "" is one.
+// CheckBase returns an error for a text that is not the base URL of a provider, or that has more than a scheme, host and path.
+// "" is valid.
 func CheckBase(base string) error {
 	u, err := url.Parse(base)
 	switch {
@@ -411,7 +412,7 @@ func (t *Tier) change(row *TierRow) (field string, err error) {
 // setCount is set for a number above zero.
 func setCount(field *int, to *Count) error {
 	if to != nil && *to <= 0 {
-		return fmt.Errorf("%d is not above zero: leave out what is not known", *to)
+		return fmt.Errorf("%d is not above zero: omit the field if the number is unknown", *to)
 	}
 	set(field, (*int)(to))
 	return nil

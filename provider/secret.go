@@ -8,13 +8,13 @@ import (
 	"github.com/sluice-llm/sluice/internal/redact"
 )
 
-// Redact returns a text that others wrote, such as an error message, without the given keys, whatever form they have, and without
-// whatever else looks like a key: sk-..., AIza..., a value behind "Bearer ", or a value whose name says that it is a key or a
-// password. Escapes do not hide a key. Given keys of fewer than 4 characters stay. What is JSON stays JSON.
+// Redact returns a text that others wrote, such as an error message, without the given keys, in any form, and without
+// any text that looks like a key: sk-..., AIza..., a value behind "Bearer ", or a value whose name says that it is a key or a
+// password. Escapes do not hide a key. Given keys of fewer than 4 characters stay. JSON stays valid JSON.
 func Redact(s string, keys ...string) string { return redact.New(keys...).Text(s) }
 
 // RedactKeys returns data without the given keys, and without what can only be a key that a provider issued. Names, paths and ids
-// stay that merely resemble a key. What is JSON stays JSON.
+// stay that merely resemble a key. JSON stays valid JSON.
 func RedactKeys(s string, keys ...string) string { return redact.New(keys...).Data(s) }
 
 // IsSecretHeader reports whether a header of that name may hold a secret.

@@ -20,7 +20,7 @@ type Control struct {
 	Query   url.Values
 	Dialect Dialect // whose path it is
 
-	// Open begins the body, which has so many bytes, of a Type. It is called once for each time that the body is sent.
+	// Open begins the body, of Size bytes and of a Type. It is called once for each time that the body is sent.
 	Open func() (io.ReadCloser, error) // nil is none
 	Size int64
 	Type string // default application/json
@@ -54,9 +54,9 @@ type TransferConfig struct {
 	To       io.Writer     // what the body of a good answer is written to as it comes; nil keeps it in the Answer
 }
 
-// Transfer makes one try of a request that is not a model's: of those of a Batch API, and of files. It retries nothing and
-// follows no redirection, which would take the key elsewhere. Every good status is OK, whatever the body says. However large
-// request and answer are, they have no time limit as a whole, but must not stand still.
+// Transfer makes one attempt of a request to a Batch API or of a file. It retries nothing and follows no redirection, which
+// would take the key elsewhere. Every good status is OK; the body is not evidence. However large the request and the response
+// are, they have no time limit as a whole, but must not stand still.
 //
 // Outcome.Err is as of Exchange, or the error of To, which is of kind Internal. Answer.Status is 0 if no answer began.
 func Transfer(ctx context.Context, base http.RoundTripper, req *http.Request, cfg TransferConfig) (Answer, sluice.Outcome) {
@@ -74,7 +74,7 @@ func Transfer(ctx context.Context, base http.RoundTripper, req *http.Request, cf
 	case resp.StatusCode/100 != 2:
 		o = ex.read(ctx, f, resp, &a)
 	case packed(resp.Header):
-		o = sluice.Outcome{Kind: sluice.ServerError, Err: fmt.Errorf("answer is packed as %s, which nobody asked for",
+		o = sluice.Outcome{Kind: sluice.ServerError, Err: fmt.Errorf("the response has the content encoding %s, which the request did not accept",
 			Redact(clip(resp.Header.Get("Content-Encoding"), 20)))}
 	case cfg.To != nil:
 		o = ex.pass(ctx, f, resp, cfg.To)

@@ -53,7 +53,7 @@ type Config struct {
 	// Key is struck out of every text in errors and events. It is not sent: the client sends its own.
 	Key string
 
-	// Call completes what the Scheduler is told of a request, such as tenant and priority. Lane and cost are set
+	// Call completes the sluice.Call of a request, for example with its tenant and priority. Lane and cost are set
 	// before. Nil leaves it as it is.
 	Call func(*http.Request, sluice.Call) sluice.Call
 }
@@ -386,7 +386,7 @@ func hasBody(method string, resp *http.Response) bool {
 	return method != http.MethodHead && resp.ContentLength != 0 && resp.StatusCode != http.StatusNoContent && resp.StatusCode != http.StatusNotModified
 }
 
-// NewBase returns a transport that keeps up to so many idle connections for reuse, at least one. It opens as many as
+// NewBase returns a transport that keeps up to idle unused connections for reuse, at least one. It opens as many as
 // there are calls in flight, notices dead ones, and takes proxies from the environment as it is now: HTTPS_PROXY and HTTP_PROXY, in
 // place of either ALL_PROXY, and NO_PROXY, also in lower case. It has no limit on the time an
 // answer takes: models think for minutes, and each try has its own timeout.

@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 )
 
-// AppendTurns returns a request's body whose conversation goes on with the model's answer and what the user says to it.
-// It shares no memory with body. An answer of nothing but space is left out: some providers refuse it. ok is false where
-// the endpoint has no conversation, or the body's has a form that cannot go on; the body is then to be left as it is.
+// AppendTurns returns a copy of a request's body whose conversation continues with the model's answer and the user's next
+// message. An empty or blank answer is omitted, because some providers reject it. ok is false if the endpoint has no
+// conversation, or if the body's conversation has an unknown form; then use the body unchanged.
 func AppendTurns(body []byte, e Endpoint, answer, user string) (longer []byte, ok bool) {
 	turns := e.spec().turns
 	if turns == nil {

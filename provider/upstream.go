@@ -24,8 +24,8 @@ type Upstream struct {
 	Account   string
 	Scheduler *sluice.Scheduler
 
-	// Models says which models it serves, and what their ids are there. Nil: all that the Provider is recognised for, by the
-	// ids as they are asked for; where it is recognised for none, whatever is asked for.
+	// Models maps the names of the served models to their ids at the upstream. Nil: all models that the Provider is
+	// recognised for, under their own names, or every model if it is recognised for none.
 	Models map[string]string
 
 	// Price returns what a model of that id costs there; nil is unknown. A nil Price knows none.

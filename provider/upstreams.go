@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/route"
 )
 
-// UpstreamsConfig shapes an Upstreams. Upstreams are what it needs.
+// UpstreamsConfig shapes an Upstreams. Upstreams is required.
 type UpstreamsConfig struct {
 	Upstreams []Upstream
 	Registry  *Registry // by which models are recognised. Nil: Published
@@ -23,7 +23,7 @@ type UpstreamsConfig struct {
 	MaxThrottles int // times that a call may be throttled, over all upstreams. Default 20, and for 10 minutes at least; negative is none
 	Prefer       Preference
 
-	// Excluded is told of what gets no calls any more, and of what gets calls again. Nil is nobody.
+	// Excluded, if set, is called when an upstream stops getting calls, and when it gets calls again.
 	Excluded func(Exclusion)
 }
 
@@ -46,7 +46,7 @@ type wanted struct {
 	endpoint Endpoint
 }
 
-// NewUpstreams returns an Upstreams, or an error that names what is wrong with cfg.
+// NewUpstreams returns an Upstreams, or an error that names the invalid field of cfg.
 func NewUpstreams(cfg UpstreamsConfig) (*Upstreams, error) {
 	if n := len(cfg.Upstreams); n == 0 || n > route.MaxUpstreams {
 		return nil, fmt.Errorf("provider: %d upstreams: want 1 to %d", n, route.MaxUpstreams)
@@ -154,7 +154,7 @@ func (u *Upstreams) First(model string) (p Provider, id string, ok bool) {
 // Known returns those models of a provider that the registry knows by their whole names.
 func (u *Upstreams) Known(provider string) []string { return u.registry.Models(provider) }
 
-// Price returns a price that is as high as that of each upstream that serves a model at an endpoint; nil if one of them is unknown.
+// Price returns the highest prices of the upstreams that serve a model at an endpoint; nil if one of them is unknown.
 func (u *Upstreams) Price(model string, e Endpoint) (highest *Price) {
 	for i, w := range u.ways(model, e) {
 		switch {
@@ -179,8 +179,8 @@ func (u *Upstreams) Unpriced(model string, e Endpoint) (names []string) {
 	return names
 }
 
-// Identity names who may answer for a model at an endpoint, provider, address and the model's id of each, in whatever order
-// they were listed.
+// Identity names the upstreams that may answer for a model at an endpoint: provider, address and the model's id of each. The
+// result does not depend on the order of the configuration.
 func (u *Upstreams) Identity(model string, e Endpoint) (who []string) {
 	for _, w := range u.ways(model, e) {
 		up := u.all[w.Upstream]
@@ -276,13 +276,13 @@ func (u *Upstreams) ways(model string, e Endpoint) []route.Way {
 	return found
 }
 
-// Do sends a call through the Scheduler of an upstream, as sluice.Scheduler.Do does: fn makes one attempt, by the way that it
-// is told. The call's lane is the model as it is asked for; its lane at the upstream is the model's id there. A call waits in the
+// Do sends a call through the Scheduler of an upstream, as sluice.Scheduler.Do does: fn makes one attempt at its Destination.
+// The call's lane is the model as it is asked for; its lane at the upstream is the model's id there. A call waits in the
 // queue of one upstream at a time. It moves when it would start much sooner at another, or its upstream is left out.
 //
 // An attempt that the network, the server or its time failed is made at another upstream if one may start within 30 s.
-// A key that is refused is left out, and an account that is spent, with all its upstreams; the call goes on elsewhere, and
-// neither spends an attempt. Where none is left, Do fails with a *sluice.CallError of that kind, which unwraps to a
+// A rejected key is excluded, and so is an account without money, with all its upstreams. The call moves to another upstream,
+// and neither costs an attempt. Where none is left, Do fails with a *sluice.CallError of that kind, which unwraps to a
 // *NoUpstreamError. The context that fn gets is ctx.
 func (u *Upstreams) Do(ctx context.Context, c sluice.Call, e Endpoint, fn func(context.Context, *sluice.Permit, Destination) sluice.Outcome) (sluice.Tally, error) {
 	return u.do(ctx, c, u.waysOf(&c, e), e, nil, fn)

@@ -120,7 +120,7 @@ func holdsMember(s *jsonscan.Scanner, name []byte, already bool) bool {
 }
 
 // ParseUsage reads from a whole answer what the call used and why it ended. ok is false when the answer does not state
-// its usage. Usage.Input is all input, whatever the provider counts apart.
+// its usage. Usage.Input is all input, also the parts that the provider counts separately.
 func ParseUsage(e Endpoint, body []byte) (u sluice.Usage, finish string, ok bool) {
 	s := summarize(e, body)
 	return s.usage, s.finish, s.hasUsage

@@ -25,7 +25,7 @@ type Verdict struct {
 	Message   string // the provider's own words, without keys; "" for OK
 	Why       Reason
 	basis     evidence
-	Scope     limits.Scope // what it claims to be about, where the response does not prove that: see Proven
+	Scope     limits.Scope // the scope that it claims, if the response does not prove another: see Proven
 	Page      bool         // it is an HTML page
 	Proxy     bool         // see limits.Outcome
 
@@ -142,7 +142,7 @@ func (v *Verdict) proven(status int) sluice.Kind {
 	return v.Kind
 }
 
-// Proven returns what a response of an HTTP status proves of what it claims. Its Scope is the claimed one where that is not proven.
+// Proven returns the verdict that a response of an HTTP status proves. Its Scope is the claimed one if none is proven.
 func (v Verdict) Proven(status int) Verdict {
 	claimed := v.Kind
 	if v.Kind = v.proven(status); v.Kind == claimed {

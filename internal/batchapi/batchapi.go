@@ -61,7 +61,7 @@ type API interface {
 // Errors of an API.
 var (
 	ErrUnknown = errors.New("the provider knows no such batch") // with this key
-	ErrGone    = errors.New("the provider no longer has the results")
+	ErrGone    = errors.New("the provider deleted the results")
 	ErrNone    = errors.New("the provider has no Batch API that is known")
 )
 

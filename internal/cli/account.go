@@ -161,9 +161,9 @@ func checkBaseURL(address string) error {
 	case address != "" && (u.Scheme != "http" && u.Scheme != "https" || u.Host == ""):
 		return usageError(errors.New("--base-url is not an http or https address"), "give one such as http://127.0.0.1:8000/v1")
 	case u.User != nil:
-		return usageError(errors.New("--base-url holds a user or password"), "send them by --header 'Authorization: Basic ...'")
+		return usageError(errors.New("--base-url holds a user or password"), "send them with --header 'Authorization: Basic ...'")
 	case u.RawQuery != "" || u.Fragment != "" || strings.HasSuffix(address, "#"):
-		return usageError(errors.New("--base-url has a query or a fragment"), "remove the part from ? or # on; keys come from the environment")
+		return usageError(errors.New("--base-url has a query or a fragment"), "remove the part from ? or # on")
 	}
 	return nil
 }
@@ -175,8 +175,8 @@ func (f *accountFlags) named(known *provider.Registry) (provider.Provider, error
 		return p, unknownProvider(known, f.provider)
 	}
 	if p.Name == "sim" && f.baseURL != "" {
-		return p, usageError(errors.New("--base-url has no meaning for --provider sim, which is built in"),
-			"leave it out, or call a `sluice sim` that runs there with --provider openai-compatible")
+		return p, usageError(errors.New("--base-url does not apply to --provider sim, which is built in"),
+			"omit it, or use a running `sluice sim` with --provider openai-compatible")
 	}
 	return p, f.checkAddress(p)
 }
@@ -186,8 +186,8 @@ func (f *accountFlags) checkAddress(p provider.Provider) error {
 	if f.baseURL != "" || p.BaseURL != "" || f.elsewhere {
 		return nil
 	}
-	return usageError(fmt.Errorf("provider %s has no address of its own", p.Name),
-		"say where it is, such as --base-url %s", cmp.Or(p.BaseForm, "http://127.0.0.1:8000/v1"))
+	return usageError(fmt.Errorf("provider %s has no default address", p.Name),
+		"set its address, for example --base-url %s", cmp.Or(p.BaseForm, "http://127.0.0.1:8000/v1"))
 }
 
 // of returns the provider of a model: the one that is named, or else that which the model is recognised as.
@@ -205,8 +205,8 @@ func (a *accounts) of(model string) (provider.Provider, error) {
 		if ids := known.SuggestModel(model); len(ids) > 0 {
 			near = ": ids begin with " + strings.Join(ids, " or ")
 		}
-		return p, usageError(fmt.Errorf("model %q is of no provider that is recognised%s", model, near),
-			"say --provider, which is one of %s; or --base-url for a server that is compatible with OpenAI's", strings.Join(known.Names(), ", "))
+		return p, usageError(fmt.Errorf("the provider of model %q is unknown%s", model, near),
+			"set --provider, one of %s, or --base-url for an OpenAI-compatible server", strings.Join(known.Names(), ", "))
 	}
 	return p, a.flags.checkAddress(p)
 }
@@ -253,7 +253,7 @@ func (a *accounts) schedulerOf(c sluice.Config, p provider.Provider, label strin
 	c.MaxThrottles = a.settings.maxThrottles()
 	scheduler, err := a.make(&c)
 	if err != nil && c.StateDir != "" {
-		return nil, usageError(err, "learned limits are kept in %s: set XDG_STATE_HOME to a directory that you can write to", c.StateDir)
+		return nil, usageError(err, "set XDG_STATE_HOME to a directory that you can write to, because learned limits are kept in %s", c.StateDir)
 	}
 	if err != nil {
 		return nil, err
@@ -402,7 +402,7 @@ func notInName(r rune) bool {
 func checkSent(h http.Header) error {
 	for _, name := range [...]string{"Accept-Encoding", "Connection", "Content-Length", "Host", "Trailer", "Transfer-Encoding", "Upgrade"} {
 		if h.Get(name) != "" && !(name == "Accept-Encoding" && h.Get(name) == "identity") {
-			return usageError(fmt.Errorf("--header %s: each connection has its own", name), "leave it out; an address is given by --base-url")
+			return usageError(fmt.Errorf("--header %s: Sluice sets this header for each connection", name), "omit it, and set the address with --base-url")
 		}
 	}
 	return nil

@@ -36,7 +36,7 @@ command is printed, in the order of the items. A run can be writing to the file.
   sluice answers .sluice-exec --format csv > answers.csv`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError(fmt.Errorf("one file of results is needed, not %d", len(args)),
+				return usageError(fmt.Errorf("expected one file of results, not %d", len(args)),
 					"name the output of a run: sluice answers OUT.jsonl")
 			}
 			return nil
@@ -57,7 +57,7 @@ command is printed, in the order of the items. A run can be writing to the file.
 // check finds what is wrong with the flags.
 func (o *answersOptions) check() error {
 	if o.results == "-" || o.input == "-" {
-		return usageError(errors.New("answers are not read from standard input"), "name a file: it may be read more than once")
+		return usageError(errors.New("answers are not read from standard input"), "name a file, because Sluice may read it more than once")
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func printAnswers(s *streams, o *answersOptions) error {
 	if dir, ok := execDir(o.results); ok {
 		p.commands = dir
 		if o.input != "" {
-			return usageError(errors.New("--input goes with the output of sluice run"), "leave out --input: the output of commands is printed unchanged, in the order of their items")
+			return usageError(errors.New("--input applies only to the output of sluice run"), "omit --input: results of commands are already in the order of their items")
 		}
 	} else {
 		if p.results, err = batch.OpenRecordings(o.results); err != nil {
@@ -120,7 +120,7 @@ func explainAnswers(err error) error {
 	case isAny[*batch.RecordingError](err):
 		return usageError(err, "name the output of a run, not its input")
 	case isAny[*inputFileError](err):
-		return usageError(err, "--input is the file that was run")
+		return usageError(err, "set --input to the input file of the run")
 	}
 	return err
 }
@@ -286,12 +286,12 @@ func (p *answerPrinter) show(form answerForm, a *answer) error {
 // conclude says what is not among the answers.
 func (p *answerPrinter) conclude(s *streams) {
 	if p.failed > 0 {
-		s.errorf("sluice: %s failed: among the answers, with the error\n", count(p.failed, "item"))
+		s.errorf("sluice: %s failed: the output has their errors\n", count(p.failed, "item"))
 	}
 	if p.missing > 0 {
 		s.errorf("sluice: %s of %s without a result in %s\n", count(p.missing, "item"), p.o.input, p.o.results)
 	}
 	if p.foreign > 0 {
-		s.errorf("sluice: %s of no line of %s, left out\n", count(p.foreign, "result"), p.o.input)
+		s.errorf("sluice: %s omitted: not in %s\n", count(p.foreign, "result"), p.o.input)
 	}
 }

@@ -130,7 +130,7 @@ const maxCost = 1e9
 
 // missingPrice is the error about --max-cost without prices.
 func missingPrice() error {
-	return usageError(errors.New("--max-cost needs prices, and none are known"), "add --price IN/OUT, in USD per million tokens, such as --price 0.15/0.60")
+	return usageError(errors.New("--max-cost needs prices, and they are unknown"), "add the prices in USD per million tokens, for example --price 0.15/0.60")
 }
 
 // explainBudget says how a run whose budget is spent goes on.
@@ -144,12 +144,12 @@ func (e *exitError) explainBudget(spent *batch.BudgetError, o *runOptions) {
 	switch {
 	case spent.Alone():
 		enough := strconv.FormatFloat(math.Ceil((spent.Used.Used+spent.Next)/unit)*unit, 'f', int(-math.Log10(unit)), 64)
-		e.hint = "limit responses with --max-tokens, or resume with a higher cap; recorded results are kept: " + o.command(flag, enough)
+		e.hint = "limit responses with --max-tokens, or resume with a higher cap: " + o.command(flag, enough)
 	case spent.What == batch.LimitedTime && o.budget.deadline.after == 0:
-		e.hint = "recorded results are kept; to resume without a deadline: " + o.command("--deadline")
+		e.hint = "resume without a deadline: " + o.command("--deadline")
 	case spent.What == batch.LimitedFailures:
-		e.hint = "check the errors; recorded results are kept. --redo failed sends the items again: " + o.command("--redo", "failed")
+		e.hint = "check the errors, then send the failed items again: " + o.command("--redo", "failed")
 	default:
-		e.hint = "recorded results are kept; the same command resumes the run and may use as much again: " + o.command()
+		e.hint = "resume with the same command, which may use the same amount again: " + o.command()
 	}
 }

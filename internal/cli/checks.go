@@ -45,7 +45,7 @@ func (c *checkFlags) rules() (rules batch.Rules, err error) {
 		}
 		c.text = string(doc)
 		if rules.Schema, err = batch.ParseSchema(doc); err != nil {
-			return rules, usageError(fmt.Errorf("--schema %s: %w", c.schema, err), "it is one JSON Schema in one file, of draft 4, 6, 7, 2019-09 or 2020-12; patterns have the syntax of RE2")
+			return rules, usageError(fmt.Errorf("--schema %s: %w", c.schema, err), "correct the schema, of draft 4, 6, 7, 2019-09 or 2020-12, with patterns in the syntax of RE2")
 		}
 	}
 	return rules, nil

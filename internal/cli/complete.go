@@ -47,7 +47,7 @@ func refuseOtherShells(root *cobra.Command) {
 	cmd.Long = "Print the completion script of a shell. `sluice completion SHELL --help` says where to put it."
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usageError(fmt.Errorf("no completion for %s", args[0]), "it is one of %s", strings.Join(shells, ", "))
+			return usageError(fmt.Errorf("no completion for %s", args[0]), "use one of %s", strings.Join(shells, ", "))
 		}
 		return cmd.Help()
 	}

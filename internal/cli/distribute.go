@@ -57,7 +57,7 @@ const mostJobName = 100
 // checkJob refuses names that tables cannot show.
 func checkJob(name string) error {
 	if len(name) > mostJobName || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) {
-		return usageError(fmt.Errorf("--job: a name has at most %d characters, and no spaces", mostJobName), "give a short one, such as --job labels")
+		return usageError(fmt.Errorf("--job: the maximum is %d characters, without spaces", mostJobName), "give a short one, such as --job labels")
 	}
 	return nil
 }
@@ -103,19 +103,19 @@ func explainJob(err error, job string) error {
 	version, isVersion := errors.AsType[*cluster.VersionError](err)
 	terms, isTerms := errors.AsType[*cluster.TermsError](err)
 	engine, isEngine := errors.AsType[*cluster.Error](err)
-	const oneRelease = "use one release of sluice on all hosts"
+	const oneRelease = "use the same release of Sluice on all hosts"
 	switch {
 	case isHeld:
 		e.code, e.err = exitUsage, fmt.Errorf("job %q is collected by process %d on host %s", job, held.PID, held.Host)
-		e.hint = "wait for that run to end, or stop it; or give this one another output: -o OUT.jsonl"
+		e.hint = "wait for that run, stop it, or use another output with -o OUT.jsonl"
 	case errors.Is(err, cluster.ErrOtherInput):
 		e.code, e.err = exitUsage, fmt.Errorf("job %q was started with another input or other settings, and has requests or results that are not recorded", job)
-		e.hint = "run it as it was started, to record them; or choose another output: -o OUT.jsonl"
+		e.hint = "run the first command again to record them, or use another output with -o OUT.jsonl"
 	case errors.Is(err, cluster.ErrNoWorkers):
-		e.hint = "correct that, start a worker, and run the same command again: it resumes this one"
+		e.hint = "correct the cause, start a worker, and run the same command again"
 	case errors.Is(err, cluster.ErrFenced):
-		e.err = fmt.Errorf("another run has taken job %q over, while this one was not heard of", job)
-		e.hint = "recorded results are kept; the other run does the remaining items. Run one at a time"
+		e.err = fmt.Errorf("another run took over job %q while this run did not reach Redis", job)
+		e.hint = "let the other run finish the remaining items"
 	case isVersion:
 		e.code, e.err, e.hint = exitUsage, version, oneRelease
 	case isTerms:

@@ -179,7 +179,7 @@ func TestOneInterruptEndsARunWhoseEngineIsGone(t *testing.T) {
 	c.awaitLines(20)
 	engine.kill()
 	c.await("both to say so", func() bool {
-		return strings.Contains(collects.out.String(), "waiting for the engine at") && strings.Contains(w.out.String(), "waiting for the engine at")
+		return strings.Contains(collects.out.String(), "waiting for Redis at") && strings.Contains(w.out.String(), "waiting for Redis at")
 	})
 	collects.Process.Signal(os.Interrupt)
 	hung := time.AfterFunc(time.Minute, func() { collects.Process.Kill() })

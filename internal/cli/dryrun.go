@@ -64,7 +64,7 @@ func (o *runOptions) dry(s *streams, cfg batch.Config) error {
 		}
 	}
 	if o.cache != "" {
-		d.unknown("cache: it is not read; cached results cost nothing")
+		d.unknown("cache: ignored in this estimate; cached results cost nothing")
 	}
 	if o.watch.json {
 		return s.printJSON(d)
@@ -99,10 +99,10 @@ func (d *dryRun) doubt(l *forecast.Lane, a *accounts) {
 		d.unknown(fmt.Sprintf("limits: %s starts with the limits of %s in %s", l.Model, a.settings.file.Limits.Model, a.settings.file.Name))
 	}
 	if l.Cost == nil {
-		d.unknown(fmt.Sprintf("cost: no price is known of %s at %s", l.Model, l.Provider))
+		d.unknown(fmt.Sprintf("cost: the price of %s at %s is unknown", l.Model, l.Provider))
 	}
 	if l.Unbounded > 0 {
-		d.unknown(fmt.Sprintf("output: %s to %s without a bound on the answer, such as max_tokens", count(l.Unbounded, "request"), l.Model))
+		d.unknown(fmt.Sprintf("output: %s to %s without a limit of the output, such as max_tokens", count(l.Unbounded, "request"), l.Model))
 	}
 }
 
@@ -125,11 +125,11 @@ func (d *dryRun) addVia(via *forecast.Via, o *runOptions, to *targets, deadline 
 	if len(via.Accounts) == 0 {
 		return nil
 	}
-	d.unknown("when batches end: providers promise an end and no time before it")
+	d.unknown("when batches finish: providers promise only the latest time")
 	if o.via == batch.ViaAuto && !deadline.IsZero() {
 		for _, l := range d.Models {
 			if l.TimeS == nil {
-				why := fmt.Sprintf("the limit of %s at %s is unknown, and --deadline compares the batch with live requests: set --rpm", l.Model, l.Provider)
+				why := fmt.Sprintf("--deadline needs the limit of %s at %s, which is unknown: set --rpm", l.Model, l.Provider)
 				d.Assumed = append(d.Assumed, plan.Assumption{What: limits.Requests.String(), Value: number(forecast.PresumedRPM), Why: why})
 			}
 		}
@@ -195,7 +195,7 @@ func (d *dryRun) printModels(s *streams) error {
 	}
 	for _, l := range d.Models {
 		if l.TooLarge > 0 {
-			s.row("too large", "%s to %s larger than a whole limit: the provider refuses them", count(l.TooLarge, "request"), l.Model)
+			s.row("too large", "%s to %s larger than a whole limit: the provider will reject them", count(l.TooLarge, "request"), l.Model)
 		}
 		for _, p := range l.Places {
 			if limits := limitParts(plan.LimitMap(p.Lane.Limits)); len(limits) > 0 {

@@ -39,7 +39,7 @@ func (a *accounts) surveyUpstreams() error {
 	a.shares = len(idle)
 	ups, err := provider.NewUpstreams(cfg)
 	if err != nil {
-		return usageError(err, "correct the upstream in %s; docs/providers.md has an example", a.settings.file.Name)
+		return usageError(err, "correct the upstream in %s", a.settings.file.Name)
 	}
 	a.upstreams = &upstreams{Upstreams: ups}
 	return nil

@@ -11,7 +11,7 @@ import (
 func (s *streams) openEvents(name string) (*telemetry.Log, error) {
 	log, err := telemetry.OpenLog(name, s.err.secrets.blot)
 	if err != nil {
-		return nil, usageError(fmt.Errorf("--events: %w", err), "name a file that can be written, and holds nothing but events")
+		return nil, usageError(fmt.Errorf("--events: %w", err), "name a writable file that contains only events")
 	}
 	return log, nil
 }

@@ -64,14 +64,14 @@ interrupt waits for running commands, the second ends them.`,
   sluice exec --items tasks.jsonl --persistent --jobs 8 -- python3 worker.py`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError(errors.New("no command is given"), "put it behind two dashes: sluice exec --items F -- CMD ARGS...")
+				return usageError(errors.New("no command is given"), "write it after two dashes: sluice exec --items F -- CMD ARGS...")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if at := slices.Index(args, "--"); at > 0 && cmd.ArgsLenAtDash() < 0 {
 				if _, err := command.Find(args); err != nil { // else -- is the command's own
-					return usageError(fmt.Errorf("%q stands before the command", args[0]), "items are a file: --items %s", shellQuote(args[0]))
+					return usageError(fmt.Errorf("unexpected argument %q before the command", args[0]), "name the file of items: --items %s", shellQuote(args[0]))
 				}
 			}
 			o.args, o.cfg.Command.Args = s.args, args
@@ -149,7 +149,7 @@ func (o *execOptions) config(s *streams) (proc.Config, error) {
 func (o *execOptions) check(s *streams) error {
 	stdin, isFile := s.in.(*os.File)
 	if o.cfg.Items.Path == "-" && isFile && term.IsTerminal(int(stdin.Fd())) {
-		return usageError(errors.New("no items are given"), "name a file by --items FILE, or pipe them in")
+		return usageError(errors.New("no items are given"), "name a file with --items FILE, or pipe the items in")
 	}
 	_, err := o.atOnce()
 	return cmp.Or(err, o.redo.check(), o.watch.check())
@@ -162,7 +162,7 @@ func (o *execOptions) atOnce() (int, error) {
 	}
 	n, err := strconv.Atoi(o.jobs)
 	if err != nil || n < 1 {
-		return 0, usageError(fmt.Errorf("--jobs %q is no number of commands", o.jobs), "give 1 or more, or auto")
+		return 0, usageError(fmt.Errorf("--jobs %q is not a number of commands", o.jobs), "give 1 or more, or auto")
 	}
 	return n, nil
 }

@@ -297,7 +297,7 @@ func TestWhatCommandsDo(t *testing.T) {
 			if err != nil || len(out) > 16<<20+100 {
 				t.Fatalf("%d bytes kept of 64 MiB: %v", len(out), err)
 			}
-			if !bytes.HasPrefix(out, []byte("the first line\n")) || !bytes.HasSuffix(out, []byte("\nthe last line\n")) || !bytes.Contains(out, []byte("bytes are left out here")) {
+			if !bytes.HasPrefix(out, []byte("the first line\n")) || !bytes.HasSuffix(out, []byte("\nthe last line\n")) || !bytes.Contains(out, []byte("bytes omitted")) {
 				t.Error("beginning, end or the mark between them is not there")
 			}
 		}},

@@ -24,14 +24,14 @@ func (o *execOptions) explain(err error) *exitError {
 	e := &exitError{code: exitFailed, err: err, hint: hintOf(err)}
 	if stopped, ok := errors.AsType[*work.StoppedError](err); ok {
 		e.err = stopped.Err
-		e.hint = "finished items are kept; " + again
+		e.hint = "" + again
 		switch stopped.Kind {
 		case sluice.Auth:
-			e.err = fmt.Errorf("%s is not logged in, or its key was refused: %w", o.cfg.Command.Args[0], stopped.Err)
-			e.hint = "log in, or correct the key. This failure was not recorded; then " + again
+			e.err = fmt.Errorf("%s is not logged in, or its key was rejected: %w", o.cfg.Command.Args[0], stopped.Err)
+			e.hint = "log in, or correct the key, then " + again
 		case sluice.QuotaExhausted:
-			e.err = fmt.Errorf("the account can do no more: %w", stopped.Err)
-			e.hint = "add credit, or raise its cap. Nothing of this was recorded; then " + again
+			e.err = fmt.Errorf("the account's quota is spent: %w", stopped.Err)
+			e.hint = "add credit, or raise its cap, then " + again
 		}
 		err = stopped.Err
 	}
@@ -50,7 +50,7 @@ func (o *execOptions) explain(err error) *exitError {
 	}
 	if missing, ok := errors.AsType[*command.NotStartedError](err); ok {
 		e.err = missing
-		e.hint = "see that it is there and may be executed; then " + again
+		e.hint = "check that the program exists and is executable, then " + again
 		return e
 	}
 	switch {
@@ -58,9 +58,9 @@ func (o *execOptions) explain(err error) *exitError {
 		e.code, e.list = exitUsage, true
 	case isAny[*proc.DirectoryError](err), isAny[*proc.HungError](err):
 		e.code = exitUsage
-	case e.explainRun(err, again, "a directory of its own by --state"):
+	case e.explainRun(err, again, "another directory with --state"):
 	case isAny[*fs.PathError](err):
-		e.hint = "check --state: it must be a directory that is yours to write. Then " + again
+		e.hint = "check that --state is a directory that you can write to, then " + again
 	}
 	return e
 }
@@ -72,11 +72,11 @@ func (o *execOptions) configHint(wrong *proc.ConfigError) string {
 	}
 	switch _, missing := errors.AsType[*command.NotStartedError](wrong.Err); {
 	case missing:
-		return "name a program that is in PATH or at a path, and may be executed; to run a line for the shell, start it with sh -c"
+		return "name an executable in PATH or by its path, or run a shell command with sh -c"
 	case wrong.Field == "Items":
-		return "--items names a file of lines, JSON objects or records, or - for standard input"
+		return "set --items to a file of lines, JSON objects or a table, or to - for standard input"
 	case wrong.Field == "Only", wrong.Field == "From":
-		return "--stage and --from-stage take stages that items name"
+		return "set --stage and --from-stage to stages of the items"
 	}
 	return "see sluice exec --help"
 }

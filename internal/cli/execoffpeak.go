@@ -36,12 +36,12 @@ func newOffPeak(texts []string) (*offPeak, error) {
 	for _, text := range texts {
 		h, ok := parseHours(text)
 		if !ok {
-			return nil, usageError(fmt.Errorf("--not-between %q is not hours of the day", text), "write it such as '12:00-19:00 Mon-Fri UTC': hours, then days and a zone if you like")
+			return nil, usageError(fmt.Errorf("--not-between %q is not a range of hours", text), "write hours, and optionally days and a zone: --not-between '12:00-19:00 Mon-Fri UTC'")
 		}
 		p.windows = append(p.windows, h)
 	}
 	if now := time.Now(); p.end(now).Sub(now) > 8*24*time.Hour-time.Minute {
-		return nil, usageError(errors.New("--not-between leaves no hour in which something may start"), "leave some of the week out")
+		return nil, usageError(errors.New("--not-between excludes every hour of the week"), "exclude fewer hours")
 	}
 	return p, nil
 }

@@ -84,7 +84,7 @@ func runExec(ctx context.Context, s *streams, o *execOptions) (err error) {
 	defer func() { err = cmp.Or(err, r.exec.Close()) }()
 	watch.follow(r.exec.Progress)
 	if r.exec.Alike() && r.exec.Total() != 1 && !strings.Contains(strings.Join(o.cfg.Command.Args, " "), "SLUICE_ITEM") {
-		s.errorf("sluice: the command has no {}: its item is only in the environment, as $SLUICE_ITEM\n")
+		s.errorf("sluice: the command has no {}: it gets its item only in the variable SLUICE_ITEM\n")
 	}
 	return r.run(ctx)
 }
@@ -124,7 +124,7 @@ func (r *execRun) openScheduler(cfg *proc.Config) (err error) {
 	})
 	cfg.Limits.Scheduler = r.scheduler
 	if err != nil && dir != "" {
-		return usageError(err, "learned limits are kept in %s: set XDG_STATE_HOME to a directory that you can write to", dir)
+		return usageError(err, "set XDG_STATE_HOME to a directory that you can write to, because learned limits are kept in %s", dir)
 	}
 	return err
 }
@@ -152,7 +152,7 @@ func (r *execRun) rereading() rereading {
 			err = r.scheduler.SetLimits(now, sluice.Limits{})
 		}
 		if err != nil {
-			r.s.errorf("sluice: warning: limits stay as they are: %s\n", err)
+			r.s.errorf("sluice: warning: limits are unchanged: %s\n", err)
 			return nil
 		}
 		for _, line := range (retold{before: r.limits, after: now}).text(false) {
@@ -219,7 +219,7 @@ func (r *execRun) observe(e sluice.Event) {
 		if e.Until.IsZero() {
 			r.s.errorf("sluice: %s: resumed\n", e.Lane)
 		} else {
-			r.s.errorf("sluice: %s: the provider keeps failing, next try at %s\n", e.Lane, clock(e.Until, e.At))
+			r.s.errorf("sluice: %s: the provider keeps failing, next attempt at %s\n", e.Lane, clock(e.Until, e.At))
 		}
 	case limits.EventThrottled, limits.EventGaveUp, limits.EventAttemptFailed:
 		if r.o.watch.verbose {
@@ -327,7 +327,7 @@ func (r *execRun) verdict(sum *execSummary, err error) error {
 	case err == nil:
 		sum.Outcome = "items_failed"
 		if sum.mendable() {
-			sum.Hint = "try the failed items again: " + r.o.command("--redo", "failed")
+			sum.Hint = "retry the failed items: " + r.o.command("--redo", "failed")
 		}
 		return silent(exitItems)
 	case isBlocked:

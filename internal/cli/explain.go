@@ -75,7 +75,7 @@ func runExplain(s *streams, o explainOptions, args []string) error {
 		name = args[0]
 		f, err := os.Open(name)
 		if err != nil {
-			return usageError(err, "name a file that holds the error, or give it on standard input")
+			return usageError(err, "name a file with the error, or send it on standard input")
 		}
 		defer f.Close()
 		in = f
@@ -86,11 +86,11 @@ func runExplain(s *streams, o explainOptions, args []string) error {
 	text, err := io.ReadAll(io.LimitReader(in, longestError+1))
 	switch {
 	case err != nil:
-		return usageError(fmt.Errorf("%s: %w", name, err), "name a file that holds the error, or give it on standard input")
+		return usageError(fmt.Errorf("%s: %w", name, err), "name a file with the error, or send it on standard input")
 	case len(text) > longestError:
-		return usageError(fmt.Errorf("%s is longer than %d MiB", name, longestError>>20), "give the error alone")
+		return usageError(fmt.Errorf("%s is longer than %d MiB", name, longestError>>20), "send only the error")
 	case strings.TrimSpace(string(text)) == "" && c.status == 0 && len(c.headers) == 0:
-		return usageError(fmt.Errorf("%s is empty", name), "paste the error, such as: sluice explain error.txt")
+		return usageError(fmt.Errorf("%s is empty", name), "write the error into the file: sluice explain error.txt")
 	}
 	c.text = string(text)
 	v := c.solve()
@@ -101,7 +101,7 @@ func runExplain(s *streams, o explainOptions, args []string) error {
 		return err
 	}
 	if v.Kind == sluice.RateLimit && v.Limit == 0 && len(v.budgets) == 0 {
-		s.errorf("hint: sluice find --model M measures the limit; sluice run keeps to it\n")
+		s.errorf("hint: measure the limit with sluice find --model M\n")
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ type puzzle struct {
 func (o *explainOptions) puzzle() (puzzle, error) {
 	c := puzzle{status: o.status, now: time.Now()}
 	if o.status != 0 && (o.status < 100 || o.status > 599) {
-		return c, usageError(fmt.Errorf("--status %d is no HTTP status", o.status), "give one such as --status 429, or leave it out")
+		return c, usageError(fmt.Errorf("--status %d is not an HTTP status", o.status), "use a status such as --status 429, or omit it")
 	}
 	var err error
 	if c.headers, err = parseHeaders(o.headers); err != nil {
@@ -201,12 +201,12 @@ func explainLines(s *streams, in io.Reader, name string, flags puzzle) error {
 	}
 	switch {
 	case unread != io.EOF:
-		return usageError(fmt.Errorf("%s line %d: %w", name, n+1, unread), "name a file that can be read, or give it on standard input")
+		return usageError(fmt.Errorf("%s line %d: %w", name, n+1, unread), "name a readable file, or send it on standard input")
 	case broken > 0:
 		return usageError(fmt.Errorf("%s of %s lines of %s are broken", group(broken), group(broken+solved), name),
-			`each line is an object such as {"text": "...", "status": 429}`)
+			`write a JSON object on each line, such as {"text": "...", "status": 429}`)
 	case solved == 0:
-		return usageError(fmt.Errorf("%s is empty", name), `each line is an object such as {"text": "...", "status": 429}`)
+		return usageError(fmt.Errorf("%s is empty", name), `write a JSON object on each line, such as {"text": "...", "status": 429}`)
 	}
 	return nil
 }
@@ -252,14 +252,14 @@ func (c *puzzle) read(line []byte) error {
 	if status := strings.Trim(string(in.Status), `"`); status != "" && status != "null" {
 		n, err := strconv.Atoi(status)
 		if err != nil || n < 0 || n > 999 {
-			return errors.New("status is no HTTP status")
+			return errors.New("status is not an HTTP status")
 		}
 		c.status = n
 	}
 	switch in.Channel {
 	case "", "http", "sdk", "cli":
 	default:
-		return fmt.Errorf("channel %q is none of http, sdk and cli", in.Channel)
+		return fmt.Errorf("channel %q is not http, sdk or cli", in.Channel)
 	}
 	if in.Text == nil && c.status == 0 && len(in.Headers) == 0 {
 		return errors.New("text is missing")
@@ -270,7 +270,7 @@ func (c *puzzle) read(line []byte) error {
 	if in.Now != "" {
 		at, err := time.Parse(time.RFC3339, in.Now)
 		if err != nil || at.Year() > lastYear {
-			return fmt.Errorf("now %q is no time such as 2026-03-01T12:00:00Z", in.Now)
+			return fmt.Errorf("now %q is not a time such as 2026-03-01T12:00:00Z", in.Now)
 		}
 		c.now, c.told = at, true
 	}
@@ -311,11 +311,11 @@ func plainJSON(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
 		if wrong.Field == "" {
-			return fmt.Errorf("a JSON %s where an object belongs", wrong.Value)
+			return fmt.Errorf("a JSON %s instead of an object", wrong.Value)
 		}
-		return fmt.Errorf("%s is a JSON %s", wrong.Field, wrong.Value)
+		return fmt.Errorf("%s has the wrong type: JSON %s", wrong.Field, wrong.Value)
 	}
-	return fmt.Errorf("no JSON: %w", err)
+	return errors.New("not valid JSON")
 }
 
 // meaning is what a kind means, and what a run does about it.
@@ -324,19 +324,19 @@ type meaning struct{ means, action, does string }
 func meaningOf(k sluice.Kind) meaning {
 	return map[sluice.Kind]meaning{
 		sluice.OK:             {"no error", "none", "nothing"},
-		sluice.RateLimit:      {"the provider asks to slow down", "pause", "keep the call, and correct the limit or pause requests that share it; no attempt is spent"},
-		sluice.Overloaded:     {"the provider has no capacity", "pause", "keep the call and pause requests to the model; no attempt is spent"},
-		sluice.UsageWindow:    {"an allowance of hours, days or a plan is used up", "pause_until_reset", "keep the call and pause requests that share the allowance until it is renewed; no attempt is spent"},
-		sluice.QuotaExhausted: {"no credit is left, or a spend cap is reached", "stop", "stop the run: nothing more can succeed; it can be resumed"},
-		sluice.Rejected:       {"the request is not allowed", "fail", "try the item once more at the end, and give it up alone; stop the run if nothing else comes back"},
-		sluice.Blocked:        {"a page of a firewall or proxy came in place of a response", "fail", "try the item once more at the end, and give it up alone; stop the run if nothing else comes back"},
-		sluice.Auth:           {"the key was rejected", "stop", "leave the key out if other requests with it are rejected too, and stop the run without another key; it can be resumed"},
-		sluice.Timeout:        {"no answer came in time", "retry", "try again after a backoff; an attempt is spent"},
-		sluice.Network:        {"the connection was not made, or broke", "retry", "try again after a backoff; an attempt is spent if the call was sent"},
-		sluice.ServerError:    {"the provider made a mistake", "retry", "try again after a backoff; an attempt is spent"},
-		sluice.CommandFailed:  {"a command failed for reasons of its own", "retry", "try again after a backoff; an attempt is spent"},
-		sluice.BadRequest:     {"the request itself is wrong", "fail", "give the item up: the same request would be rejected again"},
-		sluice.ContextLength:  {"the request is larger than the model's context, or than the whole limit", "fail", "give the item up: the same request would be rejected again"},
-		sluice.ContentFilter:  {"rejected for its content", "fail", "give the item up: the same request would be rejected again"},
+		sluice.RateLimit:      {"the provider asks to slow down", "pause", "keep the item, and correct the limit or pause requests that share it; no attempt is spent"},
+		sluice.Overloaded:     {"the provider has no capacity", "pause", "keep the item and pause requests to the model; no attempt is spent"},
+		sluice.UsageWindow:    {"an allowance of hours, days or a plan is used up", "pause_until_reset", "keep the item and pause requests that share the allowance until it is renewed; no attempt is spent"},
+		sluice.QuotaExhausted: {"no credit is left, or a spend cap is reached", "stop", "stop the run, which can be resumed: no item can succeed"},
+		sluice.Rejected:       {"the request is not allowed", "fail", "retry the item once at the end, then fail it; stop the run if no other item succeeds"},
+		sluice.Blocked:        {"a firewall or proxy responded instead of the provider", "fail", "retry the item once at the end, then fail it; stop the run if no other item succeeds"},
+		sluice.Auth:           {"the key was rejected", "stop", "exclude the key if other requests with it are rejected too; without another key, stop the run, which can be resumed"},
+		sluice.Timeout:        {"no response within the timeout", "retry", "retry after a backoff; an attempt is spent"},
+		sluice.Network:        {"the connection failed or broke", "retry", "retry after a backoff; an attempt is spent if the request was sent"},
+		sluice.ServerError:    {"the provider had an internal error", "retry", "retry after a backoff; an attempt is spent"},
+		sluice.CommandFailed:  {"a command failed for its own reasons", "retry", "retry after a backoff; an attempt is spent"},
+		sluice.BadRequest:     {"the request is invalid", "fail", "fail the item: the same request would be rejected again"},
+		sluice.ContextLength:  {"the request is larger than the model's context, or than the whole limit", "fail", "fail the item: the same request would be rejected again"},
+		sluice.ContentFilter:  {"rejected for its content", "fail", "fail the item: the same request would be rejected again"},
 	}[k]
 }

@@ -108,7 +108,7 @@ func stated[T comparable](v T) *T {
 func (v solution) print(s *streams) error {
 	lines := []string{fmt.Sprintf("%s: %s", v.Kind, meaningOf(v.Kind).means)}
 	if !v.Recognised() {
-		lines[0] = "no provider error recognised here"
+		lines[0] = "no provider error recognized"
 	}
 	add := func(name, format string, args ...any) {
 		lines = append(lines, fmt.Sprintf("  %-8s%s", name, fmt.Sprintf(format, args...)))
@@ -127,7 +127,7 @@ func (v solution) print(s *streams) error {
 		add("sluice", "%s", meaningOf(v.Kind).does)
 		about := "the " + v.About().String()
 		if v.Scope > v.About() {
-			about += fmt.Sprintf(": it speaks of the %s, which the response does not prove", v.Scope)
+			about += fmt.Sprintf(": it names the %s, which the response does not prove", v.Scope)
 		}
 		add("about", "%s", about)
 		add("why", "%s", provider.Reason{Rule: v.Why.Rule, Field: v.Why.Field, Value: v.Why.Value})
@@ -167,11 +167,11 @@ func (v solution) printWaits(add func(name, format string, args ...any)) {
 	}
 	switch {
 	case v.Probe > 0:
-		add("asked", "%s, which is not to be believed here: one call is let through before", wait(v.Wait))
+		add("asked", "%s, which is not trusted here: one request is sent earlier as a test", wait(v.Wait))
 	case v.Wait > 0 && resume.Sub(v.now) > v.Wait+time.Second:
 		add("asked", "%s, which ends before the allowance is renewed", wait(v.Wait))
 	case v.asked > 0 && v.asked != v.Wait:
-		add("asked", "%s by the header; the words are more exact", wait(v.asked))
+		add("asked", "%s by the header; the text is more exact", wait(v.asked))
 	}
 	if differs := v.Until.Sub(resume).Abs() > time.Second; !v.Until.IsZero() && differs && v.Probe == 0 {
 		add("reset", "%s", moment(v.Until, v.now))

@@ -77,7 +77,7 @@ func TestFilesAreReadWhenTheyStandStill(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		expect("it is gone", 4)
+		expect("it is missing", 4)
 		wrong.Store(false)
 		write("back")
 		time.Sleep(10 * time.Second)

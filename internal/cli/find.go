@@ -157,7 +157,7 @@ func (o *findOptions) check() error {
 	case o.published:
 		return o.checkPublished()
 	case o.account.model == "":
-		return usageError(errors.New("no model: --model is missing"), "name the model to search with, such as --model gpt-4o-mini")
+		return usageError(errors.New("no model: --model is missing"), "name the model, for example --model gpt-4o-mini")
 	}
 	return o.checkFiles()
 }
@@ -165,7 +165,7 @@ func (o *findOptions) check() error {
 // checkPublished finds flags that do not go with --from-provider.
 func (o *findOptions) checkPublished() error {
 	if o.account.model == "" && o.account.provider == "" {
-		return usageError(errors.New("--from-provider: of which provider?"), "name it, such as --provider openai, or a model of it")
+		return usageError(errors.New("--from-provider: the provider is missing"), "name it, for example --provider openai")
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func (o *findOptions) checkPublished() error {
 // checkFiles refuses an output file that is none, or that is read.
 func (o *findOptions) checkFiles() error {
 	if o.outputFile == "-" {
-		return usageError(errors.New("--output-file - is no file"), "--json prints the document on standard output")
+		return usageError(errors.New("--output-file - is not a file"), "use --json to print the document on standard output")
 	}
 	return keepsApart("output-file", o.outputFile, append(o.account.settings.config, o.cfg.PromptFile, o.account.envFile)...)
 }
@@ -236,7 +236,7 @@ func readPrompt(name string) (string, error) {
 		err = fmt.Errorf("%s is empty", name)
 	}
 	if err != nil {
-		return "", usageError(fmt.Errorf("--prompt-file: %w", err), "name a file with the prompt of a real call")
+		return "", usageError(fmt.Errorf("--prompt-file: %w", err), "name a file with a typical prompt")
 	}
 	return prompt, nil
 }
@@ -278,14 +278,14 @@ func wrongField(err error) error {
 func (f *search) openFile() (err error) {
 	if dir := filepath.Dir(f.o.outputFile); f.o.outputFile != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return usageError(fmt.Errorf("--output-file: %w", err), "name a file that can be written")
+			return usageError(fmt.Errorf("--output-file: %w", err), "name a writable file")
 		}
 	}
 	if f.document, err = newFileFor("output-file", f.o.outputFile); err != nil {
 		return err
 	}
 	if f.s.prints(f.o.outputFile) { // the file would replace what is printed
-		return usageError(fmt.Errorf("--output-file: standard output goes to %s as well", f.o.outputFile), "--json prints the document on standard output")
+		return usageError(fmt.Errorf("--output-file: standard output is redirected to %s too", f.o.outputFile), "use --json to print the document on standard output")
 	}
 	return nil
 }

@@ -294,7 +294,7 @@ func TestHowASearchEnds(t *testing.T) {
 		{"with none that is safe", func(r *find.Result) { *r = find.Result{Bound: find.BoundNothing, Spent: find.Spent{Requests: 9}} }, nil,
 			exitThreshold, "0\n", []string{"0 workers: even one"}, true, false},
 		{"interrupted", func(r *find.Result) { endedEarly(r, 0, 4, 32) }, context.Canceled, exitInterrupted, "",
-			[]string{"between 4 and 32 workers", "sluice: error: interrupted\n", "hint: the same command searches anew"}, true, false},
+			[]string{"between 4 and 32 workers", "sluice: error: interrupted\n", "hint: run the same command again"}, true, false},
 		{"interrupted when a number was safe", func(r *find.Result) { endedEarly(r, 11, 11, 12) }, context.Canceled, exitInterrupted, "11\n",
 			[]string{"11 workers were safe"}, true, false},
 		{"interrupted with nothing known", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, context.Canceled,
@@ -312,23 +312,23 @@ func TestHowASearchEnds(t *testing.T) {
 		{"interrupted after a limit was lowered", func(r *find.Result) { endedEarly(r, 6, 6, 6) }, context.Canceled, exitInterrupted, "6\n",
 			[]string{"6 workers were safe"}, true, false},
 		{"by half of what was left of the day", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, find.ErrDay, exitFailed, "",
-			[]string{"hint: the remaining requests of the day stay for other work"}, true, false},
+			[]string{"hint: run the same command on the next day"}, true, false},
 		{"by the token budget", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, fmt.Errorf("then: %w", find.ErrTokenBudget), exitBudget, "",
-			[]string{"stopped by --token-budget 1,000,000: then: the token budget does not suffice for another request", "hint: raise it"}, true, false},
+			[]string{"stopped by --token-budget 1,000,000: then: the token budget does not suffice for another request", "hint: raise the cap"}, true, false},
 		{"by the cost", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, find.ErrMaxCost, exitBudget, "", []string{"stopped by --max-cost $2.00"}, true, false},
 		{"by a refused key", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, refusal(sluice.Auth, 401), exitFailed, "",
-			[]string{"the key was rejected: openai-compatible: 401 auth: so it is", "hint: no variable held a key"}, false, true},
+			[]string{"the key was rejected: openai-compatible: 401 auth: so it is", "hint: name the variable of the key"}, false, true},
 		{"by a spent quota", func(r *find.Result) {}, refusal(sluice.QuotaExhausted, 429), exitFailed, "11\n",
 			[]string{"the account's quota is spent", "hint: add credit"}, true, false},
 		{"by an unknown model", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} },
 			fmt.Errorf("%w: %w", find.ErrNoAnswer, refusal(sluice.BadRequest, 404)), exitFailed, "",
-			[]string{"404", "hint: check --model: openai-compatible has no m,"}, false, true},
+			[]string{"404", "hint: check --model and --base-url: openai-compatible has no model m"}, false, true},
 		{"by a request that is refused", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, refusal(sluice.BadRequest, 400),
-			exitFailed, "", []string{"hint: the provider rejects the requests of a search"}, false, true},
+			exitFailed, "", []string{"hint: check --model, --base-url, --header"}, false, true},
 		{"by a prompt that is too long", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, refusal(sluice.ContextLength, 400),
-			exitFailed, "", []string{"hint: give a shorter prompt by --prompt-file"}, false, true},
+			exitFailed, "", []string{"hint: use a shorter prompt with --prompt-file"}, false, true},
 		{"by a provider that fails", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 3}} }, refusal(sluice.ServerError, 500),
-			exitFailed, "", []string{"hint: the provider fails"}, false, true},
+			exitFailed, "", []string{"hint: run the same command later"}, false, true},
 		{"by a host that is not there", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 3}} },
 			fmt.Errorf("%w: %w", find.ErrNoAnswer, errors.New("connection refused")), exitFailed, "", []string{"hint: check the network and --base-url"}, false, true},
 		{"before it began", func(r *find.Result) { *r = find.Result{} }, &find.FieldError{Field: "Timeout", Err: errors.New("is odd")}, exitUsage, "",
@@ -415,7 +415,7 @@ func TestFileThatIsPrintedToIsNotWritten(t *testing.T) {
 	cmd := newFindBy(s, func(context.Context, find.Config) (*find.Result, error) { return foundResult(), nil })
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs([]string{"--provider", "openai-compatible", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--output-file", printed.Name()})
-	const want = "--output-file: standard output goes to "
+	const want = "--output-file: standard output is redirected to "
 	if code := s.report(cmd.ExecuteContext(t.Context())); code != exitUsage || !strings.Contains(stderr.String(), want) {
 		t.Errorf("exit code %d, no %q in\n%s", code, want, stderr.String())
 	}

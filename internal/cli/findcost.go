@@ -28,7 +28,7 @@ func (f *search) foretell() error {
 		return err
 	}
 	if f.o.mode == modeAuto {
-		f.s.errorf("sluice: a search takes one to five minutes; with rate limit headers, some seconds\n")
+		f.s.errorf("sluice: a search takes one to five minutes, or some seconds with rate limit headers\n")
 	}
 	f.s.errorf("sluice: nothing was sent; rejected requests cost nothing, and %s\n", f.bounds())
 	return nil
@@ -44,9 +44,9 @@ func printAmount(w io.Writer, name string, a find.Amount) {
 
 // bounds are the flags that bound what is spent.
 func (f *search) bounds() string {
-	text := "no number of tokens limits it: --token-budget would"
+	text := "no cap on tokens is set: set one with --token-budget"
 	if n := f.forecast.TokenBudget; n > 0 {
-		text = fmt.Sprintf("--token-budget %s limits all of it", group(n))
+		text = fmt.Sprintf("--token-budget %s caps the whole search", group(n))
 	}
 	if m := f.o.cfg.Budget.MaxCost; m != nil {
 		text += "; so does --max-cost " + dollars(*m)

@@ -60,7 +60,7 @@ func (f *search) sweep(ctx context.Context) error {
 	r, end := watched(ctx, f, find.Sweep)
 	w := found{document: r, workers: r.Recommended, line: r.Line(end != nil), knows: r.Recommended > 0, learned: r.Recommended > 0}
 	if w.knows {
-		w.notes = []string{"each worker sent two requests, which meet no limit per minute, and other clients of the account share its limits"}
+		w.notes = []string{"each worker sent only two requests, too few to reach a limit per minute; other clients of the account share its limits"}
 	}
 	return f.report(r.Spent, end, w)
 }
@@ -115,7 +115,7 @@ func (f *search) write(document any) error {
 }
 
 // searchAgain ends hints of ending.
-const searchAgain = "then the same command searches again"
+const searchAgain = "then run the same command again"
 
 // ending returns the error of a search with its exit code and a hint; nil for none.
 func (f *search) ending(err error) *exitError {
@@ -134,38 +134,38 @@ func (f *search) ending(err error) *exitError {
 		e.code, e.err = exitBudget, fmt.Errorf("stopped by --max-cost %s: %w", dollars(f.o.maxCost), err)
 		e.hint = cheaper
 	case errors.Is(err, find.ErrDay):
-		e.hint = "the remaining requests of the day stay for other work; run the same command after the day"
+		e.hint = "run the same command on the next day, so that other work can use the remaining requests of this day"
 	case errors.Is(err, context.Canceled):
-		e.code, e.err, e.hint = exitInterrupted, errors.New("interrupted"), "the same command searches anew"
+		e.code, e.err, e.hint = exitInterrupted, errors.New("interrupted"), "run the same command again to start a new search"
 	case said:
 		e.explainRefused(refused, f)
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		e.hint = "raise the number of open files, as with ulimit -n 4096, or lower --max-workers; " + searchAgain
+		e.hint = "raise the limit of open files with ulimit -n 4096, or lower --max-workers, " + searchAgain
 	default:
-		e.hint = "check the network and --base-url; " + searchAgain
+		e.hint = "check the network and --base-url, " + searchAgain
 	}
 	return e
 }
 
 // cheaper is the hint for a budget that is used up.
-const cheaper = "raise it; --dry-run prints the cost of a search, and --max-workers limits it"
+const cheaper = "raise the cap, or lower --max-workers"
 
 // explainRefused adds the reason why the provider does not respond, and a hint.
 func (e *exitError) explainRefused(refused *provider.Error, f *search) {
 	switch {
 	case refused.Kind == sluice.Auth:
 		e.err = fmt.Errorf("the key was rejected: %w", e.err)
-		e.hint = f.accounts.check(refused) + "; " + searchAgain
+		e.hint = f.accounts.check(refused) + ", " + searchAgain
 	case refused.Kind == sluice.QuotaExhausted:
 		e.err = fmt.Errorf("the account's quota is spent: %w", e.err)
-		e.hint = "add credit or raise the spend limit; " + searchAgain
+		e.hint = "add credit or raise the spend limit, " + searchAgain
 	case refused.Status == http.StatusNotFound:
-		e.hint = fmt.Sprintf("check --model: %s has no %s, or not for this key; and --base-url, if it is given", f.o.cfg.Provider.Name, f.o.cfg.Target.Model)
+		e.hint = fmt.Sprintf("check --model and --base-url: %s has no model %s for this key", f.o.cfg.Provider.Name, f.o.cfg.Target.Model)
 	case refused.Kind == sluice.ContextLength:
-		e.hint = "give a shorter prompt by --prompt-file, or fewer --min-output-tokens"
+		e.hint = "use a shorter prompt with --prompt-file, or fewer --min-output-tokens"
 	case !refused.Kind.Transient() && !refused.Kind.Throttle():
-		e.hint = "the provider rejects the requests of a search: check --model, --base-url and --header, and --prompt-file and --min-output-tokens"
+		e.hint = "check --model, --base-url, --header, --prompt-file and --min-output-tokens: the provider rejects the requests"
 	default:
-		e.hint = "the provider fails or has no room now; later the same command searches again"
+		e.hint = "run the same command later: the provider fails or has no capacity now"
 	}
 }

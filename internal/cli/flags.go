@@ -77,7 +77,7 @@ func checkConflicts(fs *pflag.FlagSet) (err error) {
 	fs.Visit(func(f *pflag.Flag) {
 		for _, other := range f.Annotations[withoutOf] {
 			if given := fs.Lookup(other); err == nil && given != nil && given.Changed && given.Value.String() != "false" && f.Value.String() != "false" {
-				err = usageError(fmt.Errorf("--%s and --%s cannot be combined", f.Name, other), "leave one of them out")
+				err = usageError(fmt.Errorf("--%s and --%s cannot be combined", f.Name, other), "omit one of them")
 			}
 		}
 	})
@@ -278,7 +278,7 @@ func checkText(text string, words []string) error {
 	case words != nil && !slices.Contains(words, text):
 		return badValue("is not one of " + strings.Join(words, ", "))
 	case text == "":
-		return badValue("is empty: leave it out, or check the variable that it is taken from")
+		return badValue("is empty: omit it, or check the variable in it")
 	}
 	return nil
 }

@@ -45,21 +45,21 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 	case isAny[*batch.InputError](err), isAny[*batch.InputErrors](err):
 		e.code, e.list = exitUsage, true
 		if e.hint == "" {
-			e.hint = "fix the line"
+			e.hint = "correct the line"
 		}
 	case isAny[*batch.ChangedError](err):
 		e.code, e.list = exitUsage, true
 	case isAny[*batch.OtherInputError](err):
-		e.code, e.hint = exitUsage, "give another output with -o"
+		e.code, e.hint = exitUsage, "use another output with -o"
 	case isAny[*batch.UnpackError](err): // it says where room is wanted
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		e.hint = "raise the number of open files, as with ulimit -n 4096, or lower --concurrency. " + kept(err) + "; " + again
+		e.hint = "raise the limit of open files with ulimit -n 4096, or lower --concurrency, then " + again
 	case isAny[*batch.UnreachableError](err):
-		e.hint = "check the network and " + keys.address() + ". " + kept(err) + "; " + again
+		e.hint = "check the network and " + keys.address() + ", then " + again
 	case e.explainRun(err, again, "another output with -o"):
 	case isAny[*fs.PathError](err), isAny[*os.LinkError](err):
 		e.code = exitUsage
-		e.hint = "check -o: its directory must be there, and the file must be yours to write"
+		e.hint = "check that the directory of -o exists and that you can write the file"
 	}
 	return e
 }
@@ -72,17 +72,17 @@ func (e *exitError) explainRun(err error, again, elsewhere string) bool {
 	switch {
 	case isLocked && locked.PID != 0:
 		e.code = exitUsage
-		e.hint = fmt.Sprintf("wait for it to end, stop it with kill -INT %d, or give this one %s", locked.PID, elsewhere)
+		e.hint = fmt.Sprintf("wait for that run, stop it with kill -INT %d, or use %s", locked.PID, elsewhere)
 	case isLocked:
-		e.code, e.hint = exitUsage, "wait for that run to end, or give this one "+elsewhere
+		e.code, e.hint = exitUsage, "wait for that run, or use "+elsewhere
 	case errors.Is(err, work.ErrDrained), errors.Is(err, context.Canceled):
 		e.code, e.err, e.hint = exitInterrupted, errors.New("interrupted"), again
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.EDQUOT):
-		e.hint = "make room; recorded results are intact. Then " + again
+		e.hint = "free space on the disk, then " + again
 	case isJournal && journal.Line == 1:
-		e.code, e.hint = exitUsage, "the file has other contents: give this run "+elsewhere
+		e.code, e.hint = exitUsage, "the file is not an output of Sluice: use "+elsewhere
 	case isJournal:
-		e.hint = cmp.Or(e.hint, "recorded results are intact. When the file is repaired or writable, "+again)
+		e.hint = cmp.Or(e.hint, "repair the file or make it writable, then "+again)
 	default:
 		return false
 	}
@@ -97,33 +97,25 @@ func (a *accounts) address() string {
 	return "--base-url"
 }
 
-// kept says what is recorded of a run that did not reach its provider.
-func kept(err error) string {
-	if gone, ok := errors.AsType[*batch.UnreachableError](err); ok && gone.Recorded == 0 {
-		return "Nothing was recorded"
-	}
-	return "Recorded results are kept"
-}
-
 // explainStop says why no item can succeed any more.
 func (e *exitError) explainStop(stopped *work.StoppedError, keys *accounts, again string) {
 	e.err = stopped.Err
 	if none, ok := errors.AsType[*provider.NoUpstreamError](stopped.Err); ok {
 		e.err = none
-		e.hint = "correct the cause for each upstream. Finished items are kept; then " + again
+		e.hint = "correct the cause for each upstream, then " + again
 		return
 	}
 	switch stopped.Kind {
 	case sluice.Auth:
 		e.err = fmt.Errorf("the key was rejected: %w", stopped.Err)
-		e.hint = keys.check(stopped.Err) + ". Nothing of this was recorded; then " + again
+		e.hint = keys.check(stopped.Err) + ", then " + again
 	case sluice.QuotaExhausted:
 		e.err = fmt.Errorf("the account's quota is spent: %w", stopped.Err)
-		e.hint = "add credit or raise the spend limit. Finished items are kept; then " + again
+		e.hint = "add credit or raise the spend limit, then " + again
 	case sluice.OK:
 	default:
-		e.err = fmt.Errorf("nothing succeeds any more: %w", stopped.Err)
-		e.hint = "correct the cause in the provider's error: the last items all failed with it, and are not recorded. Finished items are kept; then " + again
+		e.err = fmt.Errorf("the last items all failed with the same error: %w", stopped.Err)
+		e.hint = "correct the cause of the error, then " + again
 	}
 }
 
@@ -134,7 +126,7 @@ func (a *accounts) check(err error) string {
 			return "check the key in " + name
 		}
 	}
-	return "no variable held a key: name one with --key-env, or check the key in --header"
+	return "name the variable of the key with --key-env, or check the key in --header"
 }
 
 // explainConfig says what is wrong in the words of the command line.
@@ -146,20 +138,20 @@ func (e *exitError) explainConfig(wrong *batch.ConfigError) {
 	switch wrong.Field {
 	case "Input":
 		e.err = fmt.Errorf("input: %w", wrong.Err)
-		e.hint = cmp.Or(e.hint, "give a file of JSON lines or a table as .csv, compressed or not, or - for standard input")
+		e.hint = cmp.Or(e.hint, "name a file of JSON lines or a .csv table, compressed or not, or - for standard input")
 	case "Template":
 		e.err = fmt.Errorf("--template: %w", wrong.Err)
-		e.hint = "correct the template; docs/run.md describes templates"
+		e.hint = "correct the template, for example {{.question}} for the field question"
 	case "Output":
 		e.err = fmt.Errorf("the output %w", wrong.Err)
-		e.hint = "give another file with -o"
+		e.hint = "use another file with -o"
 	case "BaseURL":
-		e.hint = "an address looks like --base-url https://api.example.com/v1"
+		e.hint = "write an address such as --base-url https://api.example.com/v1"
 	case "Set":
 		e.err = fmt.Errorf("--set %w", wrong.Err)
 		e.hint = `write --set temperature=0.2 or --set 'user="me"'`
 	case "Cache":
-		e.err, e.hint = fmt.Errorf("--cache: %w", wrong.Err), cmp.Or(hintOf(wrong.Err), "give --cache a directory that you can write to")
+		e.err, e.hint = fmt.Errorf("--cache: %w", wrong.Err), cmp.Or(hintOf(wrong.Err), "set --cache to a directory that you can write to")
 	default:
 		e.err = wrong
 		e.hint = "see sluice run --help"

@@ -66,16 +66,16 @@ func (a *accounts) findKey(p provider.Provider) (provider.Key, error) {
 		return key, nil
 	case !provider.IsVariable(names[0]):
 		return key, usageError(fmt.Errorf("no key for %s: %s", p.Name, a.unset("the variable of --key-env")),
-			"--key-env takes the name of a variable, such as --key-env MY_API_KEY, and never a key itself")
+			"set --key-env to the name of a variable, such as MY_API_KEY, not to a key")
 	}
 	missing := fmt.Errorf("no key for %s: %s", p.Name, a.unset(names[0]))
 	switch {
 	case a.flags.fileFlag == "":
-		return key, usageError(missing, "export %s=..., or try without a key: --provider sim", names[0])
+		return key, usageError(missing, "export %s=..., or try --provider sim, which needs no key", names[0])
 	case a.flags.envFile == "" && inDotEnv(names) != "":
 		return key, usageError(missing, "pass %s %s, which sets %s", a.flags.fileFlag, dotEnv, inDotEnv(names))
 	}
-	return key, usageError(missing, "export %s=..., or read it from a file: %s %s; or try without a key: --provider sim", names[0], a.flags.fileFlag, dotEnv)
+	return key, usageError(missing, "export %s=..., read it from a file with %s %s, or try --provider sim, which needs no key", names[0], a.flags.fileFlag, dotEnv)
 }
 
 // dotEnv is the file in which projects keep their variables. Only find reads it by default; run needs --env-file.
@@ -130,8 +130,8 @@ func (a *accounts) keyOf(name string) (string, error) {
 		return "", err
 	}
 	if strings.ContainsFunc(key, notInKey) {
-		return "", usageError(fmt.Errorf("the key in %s holds characters that no key has", name),
-			"look for line breaks, quotes or spaces in it")
+		return "", usageError(fmt.Errorf("the key in %s contains invalid characters", name),
+			"remove line breaks, quotes and spaces from the key")
 	}
 	if key != "" {
 		a.hide(key)
@@ -149,21 +149,21 @@ func (a *accounts) keyFile(up config.Upstream) (provider.Key, error) {
 	s.files.note(path)
 	text, err := readNamed(path, 1)
 	if err != nil {
-		return provider.Key{}, usageError(a.at(up, "key_file", err), "key_file names a file that holds the key of upstream %s and nothing else", up.Name)
+		return provider.Key{}, usageError(a.at(up, "key_file", err), "set key_file to a file that contains only the key of upstream %s", up.Name)
 	}
 	key := strings.TrimSpace(strings.TrimPrefix(string(text), "\ufeff"))
 	switch {
 	case key == "":
 		err = fmt.Errorf("%s is empty", path)
 	case strings.ContainsFunc(key, notInKey):
-		err = fmt.Errorf("%s holds characters that no key has", path)
+		err = fmt.Errorf("the key in %s contains invalid characters", path)
 	}
 	if err != nil {
-		return provider.Key{}, usageError(a.at(up, "key_file", err), "the file holds the key and nothing else: no NAME= before it, and no quotes")
+		return provider.Key{}, usageError(a.at(up, "key_file", err), "write only the key into the file, without NAME= and quotes")
 	}
 	a.hide(key)
 	if info, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		s.doubts = withNote(s.doubts, fmt.Sprintf("%s can be read by others than its owner: chmod 600 it", path))
+		s.doubts = withNote(s.doubts, fmt.Sprintf("other users can read %[1]s: run chmod 600 %[1]s", path))
 	}
 	return provider.Key{From: path, Value: key}, nil
 }

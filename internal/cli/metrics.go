@@ -51,7 +51,7 @@ func eventsFlag(field *string) flag {
 // check refuses events on standard output.
 func (f *watchFlags) check() error {
 	if f.events == "-" {
-		return usageError(errors.New("--events needs a file: standard output is for --json"), "name one, such as --events events.jsonl")
+		return usageError(errors.New("--events needs a file: standard output is for --json"), "name a file, for example --events events.jsonl")
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (f *watchFlags) open(ctx context.Context, s *streams, more ...prometheus.Co
 func checkMetricsAddress(address string) error {
 	if config.CheckAddress(address) != nil {
 		return usageError(fmt.Errorf("--metrics %q is not an address", address),
-			"give a host and a port, such as --metrics 127.0.0.1:9464")
+			"use a host and a port, for example --metrics 127.0.0.1:9464")
 	}
 	return nil
 }
@@ -112,10 +112,10 @@ func (w *watch) serve(address string, dashboard http.Handler) error {
 	}
 	if w.server, err = telemetry.Serve(address, routes); err != nil {
 		return usageError(fmt.Errorf("--metrics %s: %w", address, cause(err)),
-			"another program may be there: take another port, or 0 for one that is free")
+			"use another port, or 0 for a free one")
 	}
 	if w.server.Everywhere() {
-		w.s.errorf("sluice: warning: --metrics %s lets every host that reaches this one read them\n", address)
+		w.s.errorf("sluice: warning: every host that can reach --metrics %s can read the metrics\n", address)
 	}
 	return nil
 }

@@ -30,12 +30,12 @@ func newFileFor(flag, name string) (*newFile, error) {
 	switch info, err := os.Stat(name); {
 	case errors.Is(err, fs.ErrNotExist):
 		if to, err := os.Readlink(name); err == nil { // a link would be replaced, and not what it leads to
-			return nil, f.wrong(fmt.Errorf("%s is a link to %s, which is not there", name, to))
+			return nil, f.wrong(fmt.Errorf("%s is a link to %s, which does not exist", name, to))
 		}
 	case err != nil:
 		return nil, f.wrong(err)
 	case !info.Mode().IsRegular():
-		return nil, f.wrong(fmt.Errorf("%s is no file that could be replaced", name))
+		return nil, f.wrong(fmt.Errorf("%s is not a regular file", name))
 	default:
 		if err := f.find(info); err != nil {
 			return nil, f.wrong(err)
@@ -60,7 +60,7 @@ func (f *newFile) find(info fs.FileInfo) error {
 
 // wrong says that the flag names what cannot be written.
 func (f *newFile) wrong(err error) error {
-	return usageError(fmt.Errorf("--%s: %w", f.flag, err), "name a file that can be written, in a directory that is there")
+	return usageError(fmt.Errorf("--%s: %w", f.flag, err), "name a writable file in an existing directory")
 }
 
 // write puts what fill writes in its place.
@@ -86,14 +86,14 @@ func checkSVG(name string) error {
 	if strings.EqualFold(filepath.Ext(name), ".svg") {
 		return nil
 	}
-	return usageError(fmt.Errorf("--plot %q does not end in .svg, and a chart is nothing else", name), "name a file such as --plot chart.svg")
+	return usageError(fmt.Errorf("--plot %q does not end in .svg", name), "name an SVG file, for example --plot chart.svg")
 }
 
 // keepsApart refuses a new file in the place of one that is read.
 func keepsApart(flag, name string, read ...string) error {
 	for _, other := range read {
 		if sameFile(name, other) {
-			return usageError(fmt.Errorf("--%s would replace %s, which is read", flag, other), "give --%s a file of its own", flag)
+			return usageError(fmt.Errorf("--%s would replace the input %s", flag, other), "use another file for --%s", flag)
 		}
 	}
 	return nil
@@ -114,7 +114,7 @@ func checkApart(named, written []namedFile) error {
 		}
 		for _, b := range others {
 			if sameFile(a.path, b.path) {
-				return usageError(fmt.Errorf("%s and %s are the same file %s", b.what, a.what, a.path), "give each a file of its own")
+				return usageError(fmt.Errorf("%s and %s are the same file %s", b.what, a.what, a.path), "use different files")
 			}
 		}
 	}

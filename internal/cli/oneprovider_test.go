@@ -167,7 +167,7 @@ func TestAProviderIsOneRow(t *testing.T) {
 	a.says("", append(run, "-o", "out.jsonl", "--base-url", a.url+"/v1", "--json"), `"limit": 1200`, `"source": "header"`, `"done": 60`)
 	a.says("", append(run, "-o", "no.jsonl", "--dry-run"), "for acme-large, only limits of tier free are published", "at acme")
 	a.says("", []string{"plan", "--list"}, "acme", "rpm 60, tpm 100,000")
-	a.says("", []string{"plan", "--provider", "acme-ai", "--tier", "free", "--input-tokens", "400", "--max-tokens", "100"}, "limited by requests/min")
+	a.says("", []string{"plan", "--provider", "acme", "--tier", "free", "--input-tokens", "400", "--max-tokens", "100"}, "limited by requests/min")
 	refusal := `{"error":{"code":"E42","message":"no"}}`
 	a.says(refusal, []string{"explain", "--status", "400", "--provider", "acme"}, "rate_limit: ")
 	a.says(refusal, []string{"explain", "--status", "400"}, "bad_request: ")

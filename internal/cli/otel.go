@@ -20,8 +20,8 @@ func (w *watch) openOTel(ctx context.Context) {
 	}
 	o, err := telemetry.NewOTel(ctx, telemetry.OTelConfig{Version: buildVersion().Version, Service: w.service, Warn: w.s.note})
 	if err != nil {
-		w.s.errorf("sluice: warning: nothing is exported by OpenTelemetry: %s\n", err)
-		w.s.errorf("hint: OTEL_SDK_DISABLED=true says that nothing should be\n")
+		w.s.errorf("sluice: warning: OpenTelemetry export is off: %s\n", err)
+		w.s.errorf("hint: correct the variable, or set OTEL_SDK_DISABLED=true\n")
 		return
 	}
 	w.otel = o

@@ -236,7 +236,7 @@ func (o *planOptions) missed(f planned) (missed, err error) {
 		}
 		cost, how := f.Cost, "cost"
 		if c := f.Forecast; c != nil && c.Cost != nil && (cost == nil || *cost <= o.maxCost) {
-			cost, how = c.Cost, "are foreseen to cost"
+			cost, how = c.Cost, "would cost"
 		}
 		if cost != nil && *cost > o.maxCost {
 			faults = append(faults, fmt.Sprintf("%s %s, above --max-cost %s", how, dollars(*cost), dollars(o.maxCost)))
@@ -245,7 +245,7 @@ func (o *planOptions) missed(f planned) (missed, err error) {
 	}
 	took, within, how := f.Time.Duration, f.WithinDeadline, "take"
 	if c := f.Forecast; c != nil && f.Requests > 0 && c.Time.Duration > took {
-		took, within, how = c.Time.Duration, c.WithinDeadline, "are foreseen to take"
+		took, within, how = c.Time.Duration, c.WithinDeadline, "would take"
 	}
 	if within != nil && took > o.shape.Deadline {
 		faults = append(faults, fmt.Sprintf("%s %s, longer than --deadline %s", how, span(took), o.deadline.text))
@@ -275,7 +275,7 @@ func (o *planOptions) planError(err error) error {
 		return err
 	}
 	if errors.Is(err, plan.ErrNoLimits) {
-		return usageError(wrong.Err, "tell a limit of requests, of tokens that the requests use, or of open calls: --rpm, --tpm, --concurrency")
+		return usageError(wrong.Err, "set a limit with --rpm, --tpm or --concurrency")
 	}
 	flags := map[string]string{
 		"Limits.Burst":      "rate-limit burst",

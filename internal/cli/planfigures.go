@@ -106,7 +106,7 @@ func (f *figures) rows() []figureRow {
 		{"within the deadline", optional(f.WithinDeadline), "requests"},
 		{"within the budget", optional(f.WithinBudget), "requests"},
 		{"above a limit", unlessZero(f.TooLarge), "requests, each larger than a whole limit: the provider rejects them"},
-		{"other models", unlessZero(f.OtherModels), "requests of the workload, left out: their limits are others"},
+		{"other models", unlessZero(f.OtherModels), "requests of the workload omitted: they have other limits"},
 	}
 }
 

@@ -36,7 +36,7 @@ func (f *foreseeFlags) check(o *planOptions) error {
 	if !f.simulate {
 		for _, name := range []string{"plot", "seed"} {
 			if o.flags.Changed(name) {
-				return usageError(fmt.Errorf("--%s is for --simulate, which is missing", name), "say --simulate, too")
+				return usageError(fmt.Errorf("--%s needs --simulate", name), "add --simulate")
 			}
 		}
 		return nil
@@ -64,7 +64,7 @@ func (o *planOptions) foreseeRun(ctx context.Context, s *streams, f planned) err
 	s.err.redraw(nil)
 	switch {
 	case ctx.Err() != nil:
-		return &exitError{code: exitInterrupted, err: errors.New("interrupted"), hint: "fewer --requests are foreseen sooner; without --simulate the plan is there at once"}
+		return &exitError{code: exitInterrupted, err: errors.New("interrupted"), hint: "simulate fewer --requests, or omit --simulate for an immediate plan"}
 	case err != nil:
 		return o.planError(err)
 	}

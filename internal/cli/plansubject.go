@@ -149,7 +149,7 @@ func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider,
 	}
 	switch {
 	case tier != "" && account.Name == "":
-		return j, usageError(fmt.Errorf("--tier %s, but of which provider?", tier), "say --provider, or a --model that it is known by")
+		return j, usageError(fmt.Errorf("--tier %s: the provider is missing", tier), "set --provider, or --model to a known model")
 	case tier != "":
 		t, err := r.Find(account.Name, tier, model)
 		if err != nil {
@@ -184,8 +184,7 @@ func (o *planOptions) priceOf(s *streams, t *provider.Tier, p provider.Provider,
 }
 
 // howToFind is how to find limits that are not published.
-const howToFind = "measure them with sluice find --model M --output-file FILE and use --config FILE, " +
-	"or read them in the provider's console and set --rpm and --tpm"
+const howToFind = "set --rpm and --tpm to the limits in the provider's console, or measure them with sluice find --model M"
 
 // tiersWith names the tiers that have limits for the model, or for any if it is "".
 func tiersWith(r *provider.Registry, account provider.Provider, model string) []string {
@@ -205,9 +204,9 @@ func otherTiers(r *provider.Registry, account provider.Provider, model string) s
 	case len(names) == 0:
 		return howToFind
 	case model == "":
-		return "sluice plan --list prints published limits; or set limits with --rpm, --tpm and so on"
+		return "set limits with --rpm and --tpm, or list published limits with sluice plan --list"
 	}
-	return fmt.Sprintf("limits for %s are published of --tier %s. Or %s", model, strings.Join(names, ", "), howToFind)
+	return fmt.Sprintf("use --tier %[2]s, for which limits of %[1]s are published, or %[3]s", model, strings.Join(names, ", "), howToFind)
 }
 
 // noLimits says how limits can be found.
@@ -220,16 +219,16 @@ func noLimits(r *provider.Registry, account provider.Provider, model string) err
 	switch {
 	case len(names) == 1:
 		return usageError(fmt.Errorf("no limit is known: for %s, only limits of tier %s are published", cmp.Or(model, account.Name), names[0]),
-			"set tier %s if it is the tier of your account (plan: --tier; run: the field tier of --config). Or %s", names[0], find)
+			"use tier %s if your account has it (plan: --tier; run: the field tier of --config), or %s", names[0], find)
 	case len(names) > 0:
-		return usageError(fmt.Errorf("which tier of %s? Its limits differ: %s", account.Name, strings.Join(names, ", ")),
-			"set the tier that the provider's console shows, such as %s (plan: --tier; run: the field tier of --config). Or %s", names[0], find)
+		return usageError(fmt.Errorf("the account tier of %s is missing: limits differ between %s", account.Name, strings.Join(names, ", ")),
+			"use the tier in the provider's console, such as %s (plan: --tier; run: the field tier of --config), or %s", names[0], find)
 	case account.Name != "" && model != "":
 		return usageError(fmt.Errorf("no limit is known: none are published for %s of %s", model, account.Name), find)
 	case account.Name != "":
 		return usageError(fmt.Errorf("no limit is known: none are published for %s", account.Name), find)
 	case model != "":
-		return usageError(fmt.Errorf("no limit is known: model %q is of no provider that is recognised", model), "set --provider, and its tier. Or %s", find)
+		return usageError(fmt.Errorf("no limit is known: the provider of model %q is unknown", model), "set --provider and its tier, or %s", find)
 	}
-	return usageError(errors.New("no limit is known: neither a provider nor limits are named"), "set --provider, and its tier. Or %s", find)
+	return usageError(errors.New("no limit is known: neither a provider nor limits are set"), "set --provider and its tier, or %s", find)
 }

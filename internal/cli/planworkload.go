@@ -40,7 +40,7 @@ func (o *planOptions) readWorkload(s *streams, account provider.Provider) (workl
 		}
 		if longest := max(c.Input, c.MaxTokens); longest > plan.LargestCall {
 			return workloadFile{}, workloadError(&batch.InputError{Path: o.workload, Line: r.Line,
-				Problem: fmt.Sprintf("%s tokens are more than the %s that can be planned with", group(longest), group(plan.LargestCall))})
+				Problem: fmt.Sprintf("%s tokens exceed the maximum of %s", group(longest), group(plan.LargestCall))})
 		}
 		key := modelKey(r.Model)
 		if models[key] == nil {
@@ -63,7 +63,7 @@ func modelKey(model string) string { return strings.ToLower(family(model)) }
 // choose takes the calls of --model, or of the only one.
 func (o *planOptions) choose(models map[string]*modelCalls) (workloadFile, error) {
 	if len(models) == 0 {
-		return workloadFile{}, usageError(fmt.Errorf("%s has no requests", o.workload), "give a file with a request on each line")
+		return workloadFile{}, usageError(fmt.Errorf("%s has no requests", o.workload), "name a file with a request on each line")
 	}
 	sorted := slices.SortedFunc(maps.Values(models), func(a, b *modelCalls) int { return cmp.Compare(a.name, b.name) })
 	chosen := models[modelKey(o.model)]
@@ -80,11 +80,11 @@ func (o *planOptions) choose(models map[string]*modelCalls) (workloadFile, error
 		}
 		list := strings.Join(names, ", ")
 		if o.model == "" {
-			return workloadFile{}, usageError(fmt.Errorf("%s is for several models, which have limits of their own: %s", o.workload, list),
+			return workloadFile{}, usageError(fmt.Errorf("%s is for several models with different limits: %s", o.workload, list),
 				"choose one with --model")
 		}
 		return workloadFile{}, usageError(fmt.Errorf("%s has no requests for model %s, only for %s", o.workload, o.model, list),
-			"choose one of them with --model, and its limits")
+			"choose one of them with --model")
 	}
 	f := workloadFile{model: chosen.name, calls: chosen.calls}
 	for _, m := range sorted {
@@ -97,11 +97,11 @@ func (o *planOptions) choose(models map[string]*modelCalls) (workloadFile, error
 // workloadError is an error of reading lines, as run reports it.
 func workloadError(err error) error {
 	if wrong, ok := errors.AsType[*batch.ConfigError](err); ok && wrong.Field == "Input" {
-		return usageError(fmt.Errorf("--workload: %w", wrong.Err), "give a file of JSON lines, or - for standard input")
+		return usageError(fmt.Errorf("--workload: %w", wrong.Err), "name a file of JSON lines, or - for standard input")
 	}
 	hint := hintOf(err)
 	if hint == "" {
-		hint = "correct the line: sluice plan reads the same forms as sluice run"
+		hint = "correct the line, in a form that sluice run accepts"
 	}
 	return usageError(err, "%s", hint)
 }

@@ -48,7 +48,7 @@ func newLimitsReader(p provider.Provider, baseURL string, f *accountFlags, hide 
 	case key == "":
 		return nil, fmt.Errorf("%w: %s is not set", errNoAdminKey, api.KeyEnv)
 	case strings.ContainsFunc(key, notInKey):
-		return nil, fmt.Errorf("the key in %s holds characters that no key has", api.KeyEnv)
+		return nil, fmt.Errorf("the key in %s contains invalid characters", api.KeyEnv)
 	}
 	hide(key)
 	part, err := lookupKey(api.PartEnv, f.envFile)
@@ -163,7 +163,7 @@ func (o *findOptions) fromProvider(ctx context.Context, s *streams) (err error) 
 	}
 	own, err := newLimitsReader(p, o.account.baseURL, &o.account, accounts.hide)
 	if err != nil {
-		return usageError(err, "export an admin key: ANTHROPIC_ADMIN_KEY=... or OPENAI_ADMIN_KEY=..., see docs/limits.md")
+		return usageError(err, "export an admin key in ANTHROPIC_ADMIN_KEY or OPENAI_ADMIN_KEY")
 	}
 	found, err := own.read(ctx)
 	if err != nil {

@@ -53,7 +53,7 @@ type listedTier struct {
 // unknownProvider is the error for a name that is nobody's.
 func unknownProvider(r *provider.Registry, name string) error {
 	return usageError(fmt.Errorf("unknown provider %q%s", name, provider.DidYouMean(r.Suggest(name))),
-		"--provider is one of %s", strings.Join(r.Names(), ", "))
+		"set --provider to one of %s", strings.Join(r.Names(), ", "))
 }
 
 // entry is a provider and those of its tiers that were asked for.

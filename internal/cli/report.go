@@ -35,7 +35,7 @@ the causes of waits, the used share of each limit, rejections and pauses. --html
   sluice report out.jsonl --events events.jsonl --html report.html`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError(fmt.Errorf("one file of results is needed, not %d", len(args)), "sluice report OUT.jsonl --events FILE")
+				return usageError(fmt.Errorf("expected one file of results, not %d", len(args)), "name the results of one run: sluice report OUT.jsonl --events FILE")
 			}
 			return nil
 		},
@@ -61,9 +61,9 @@ the causes of waits, the used share of each limit, rejections and pauses. --html
 func (o *reportOptions) check() error {
 	switch {
 	case o.output == "" && o.events == "":
-		return usageError(errors.New("nothing to report on"), "name the results of a run, or --events: sluice report OUT.jsonl --events FILE")
+		return usageError(errors.New("no results and no events are named"), "name the results of a run, or --events: sluice report OUT.jsonl --events FILE")
 	case o.html == "-" && o.asJSON:
-		return usageError(errors.New("--html - and --json both go to standard output"), "give one of them a file: --html FILE")
+		return usageError(errors.New("--html - and --json both go to standard output"), "write the page to a file with --html FILE")
 	}
 	return keepsApart("html", o.html, o.output, o.events)
 }
@@ -149,7 +149,7 @@ func (o *reportOptions) readResults(a *telemetry.Aggregate) error {
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		dir := shellQuote(o.output)
-		return usageError(fmt.Errorf("%s is a directory", o.output), "of a run of sluice exec, sluice status %s and sluice answers %s tell", dir, dir)
+		return usageError(fmt.Errorf("%s is a directory", o.output), "read a run of exec with sluice status %s or sluice answers %s", dir, dir)
 	}
 	if err := a.ReadResults(f); err != nil {
 		return usageError(fmt.Errorf("%s: %w", o.output, err), "name the file that sluice run -o OUT.jsonl wrote")
@@ -170,7 +170,7 @@ func (s *streams) readEvents(name string, read func(io.Reader) error) error {
 	}
 	err := read(in)
 	if err != nil {
-		return usageError(fmt.Errorf("%s: %w", inputName(name), err), "give a file as sluice run --events FILE writes it")
+		return usageError(fmt.Errorf("%s: %w", inputName(name), err), "name a file that sluice run --events FILE wrote")
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (f *rowFlags) fill(cfg *batch.Config) error {
 	text, err := readNamed(f.template, mostTemplate)
 	switch {
 	case err != nil:
-		return usageError(fmt.Errorf("--template: %w", err), "name a file that holds a template, such as: Answer in one word: {{.question}}")
+		return usageError(fmt.Errorf("--template: %w", err), "name a file with a template, such as: Answer in one word: {{.question}}")
 	case !utf8.Valid(text):
 		return usageError(fmt.Errorf("--template: %s is not valid UTF-8", f.template), "save it as UTF-8")
 	}
@@ -36,7 +36,7 @@ func (f *rowFlags) fill(cfg *batch.Config) error {
 		cfg.Template = strings.TrimSuffix(cfg.Template, end)
 	}
 	if strings.TrimSpace(cfg.Template) == "" {
-		return usageError(fmt.Errorf("--template: %s is empty", f.template), "a template is a text with fields of the row, such as {{.question}}")
+		return usageError(fmt.Errorf("--template: %s is empty", f.template), "write a text with fields of the row, such as {{.question}}")
 	}
 	return nil
 }

@@ -71,8 +71,8 @@ requests, the second aborts them.`,
   generate | sluice run - -o out.jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError(fmt.Errorf("one input is needed, not %d", len(args)),
-					"give a file of JSON lines, or - for standard input: sluice run IN.jsonl -o OUT.jsonl")
+				return usageError(fmt.Errorf("expected one input, not %d", len(args)),
+					"name a file of JSON lines, or - for standard input: sluice run IN.jsonl -o OUT.jsonl")
 			}
 			return nil
 		},
@@ -322,7 +322,7 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 		r.s.errorf("hint: %s\n", sum.Hint)
 	}
 	if b := together; b != nil && len(sum.Upstreams) == 0 && r.accounts.shared == nil {
-		r.s.errorf("hint: several models were refused though none used half of its %[1]s. If the account has that limit for all of them together, tell it: --%[1]s %[2]d\n",
+		r.s.errorf("hint: if the account has one limit for all models, set it with --%[1]s %[2]d: models were rejected below half of their %[1]s\n",
 			b.Dimension, b.Limit)
 	}
 	return err
@@ -343,7 +343,7 @@ func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 	case err == nil:
 		sum.Outcome = "items_failed"
 		if mendable {
-			sum.Hint = fmt.Sprintf("try the failed items again: %s", r.o.withoutCancel().command("--redo", "failed"))
+			sum.Hint = fmt.Sprintf("retry the failed items: %s", r.o.withoutCancel().command("--redo", "failed"))
 		}
 		return silent(exitItems)
 	}
@@ -351,7 +351,7 @@ func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 	end.explainPending(r.batch.Parts(), r.o)
 	sum.Outcome, sum.Error, sum.Hint = end.outcome(), end.Error(), end.hint
 	if r.abandoned > 0 {
-		format := "%w, with %d calls open: they may be billed"
+		format := "%w, with %d requests in flight: they may be billed"
 		if r.collector != nil {
 			format = "%w, with %d requests at workers: they continue, and the same command records their results"
 		}

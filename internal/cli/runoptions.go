@@ -35,7 +35,7 @@ func (r *redoFlag) changed() rows.Changed {
 // check refuses none beside others.
 func (r *redoFlag) check() error {
 	if r.has("none") && len(r.which) > 1 {
-		return usageError(errors.New("--redo none and other values cannot be combined"), "leave none out")
+		return usageError(errors.New("--redo none and other values cannot be combined"), "omit none")
 	}
 	return nil
 }
@@ -58,7 +58,7 @@ func (o *runOptions) check() error {
 	case o.output == "-":
 		return usageError(errors.New("the output is the checkpoint and cannot be a pipe"), "name a file, such as -o out.jsonl")
 	case o.workers && o.shared.url == "":
-		return usageError(errors.New("--distribute needs --redis, where workers take requests"), "name it: --redis redis://HOST")
+		return usageError(errors.New("--distribute needs --redis, where workers take requests"), "name the server with --redis redis://HOST")
 	}
 	o.account.elsewhere = o.workers
 	if o.account.provider == "sim" {
@@ -72,15 +72,15 @@ func (o *runOptions) checkBatch() error {
 	switch {
 	case !o.batch && !o.cancel:
 		if o.redo.has("lost") {
-			return usageError(errors.New("--redo lost is for parts of a Batch API"), "add --batch, or --cancel to give them up")
+			return usageError(errors.New("--redo lost needs --batch or --cancel"), "add --batch, or --cancel to drop the lost batches")
 		}
 		return nil
 	case o.input == "-":
-		return usageError(errors.New("--batch reads the input again when results come, and standard input cannot be read again"), "put the items into a file")
+		return usageError(errors.New("--batch cannot read standard input, because it reads the input again later"), "write the items to a file")
 	case o.shared.url != "":
-		return usageError(errors.New("--redis shares limits that do not hold for --batch"), "leave --redis out")
+		return usageError(errors.New("--redis shares limits, which do not apply to --batch"), "omit --redis")
 	case o.cancel && o.rows.dryRun:
-		return usageError(errors.New("--dry-run and --cancel cannot be combined"), "run `sluice status OUT.jsonl` to see pending batches")
+		return usageError(errors.New("--dry-run and --cancel cannot be combined"), "list pending batches with sluice status OUT.jsonl")
 	}
 	if o.via = batch.ViaBatchAPI; o.budget.deadline.text != "" && !o.cancel {
 		o.via = batch.ViaAuto
@@ -111,7 +111,7 @@ func (o *runOptions) systemText() (string, error) {
 	b, err := readNamed(name, 16)
 	switch {
 	case err != nil:
-		return "", usageError(fmt.Errorf("system prompt: %w", err), "--system takes the text itself, or @FILE")
+		return "", usageError(fmt.Errorf("system prompt: %w", err), "set --system to the text, or to @FILE")
 	case !utf8.Valid(b):
 		return "", usageError(fmt.Errorf("system prompt: %s is not valid UTF-8", name), "save it as UTF-8")
 	}
@@ -125,7 +125,7 @@ func (o *runOptions) settings() (map[string]json.RawMessage, error) {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || name == "" || !json.Valid([]byte(value)) {
 			return nil, usageError(fmt.Errorf("--set %s is not of the form name=json", text),
-				`texts need their quotes: --set temperature=0.2 --set 'user="me"'`)
+				`write a JSON value, with quotes around texts: --set temperature=0.2 --set 'user="me"'`)
 		}
 		set[name] = json.RawMessage(value)
 	}

@@ -16,7 +16,7 @@ func (r *batchRun) warn(e sluice.Event) {
 	e.Lane = r.accounts.upstreams.label(e.Account, e.Lane)
 	if e.Type == limits.EventShared && r.accounts.shared == nil {
 		r.s.errorf("sluice: another process uses %s with the same key: together they may exceed its limits\n", e.Lane)
-		r.s.errorf("hint: let them share one quota: through `sluice serve`, or by --redis URL in both; or let them run one after the other\n")
+		r.s.errorf("hint: share the limits with --redis URL in both or through `sluice serve`, or run one after the other\n")
 	}
 	r.watchHealth(e)
 	r.watchRefusals(model, &e)
@@ -70,7 +70,7 @@ func (r *batchRun) watchHealth(e sluice.Event) {
 		if last := r.lastErr[e.Lane]; last != "" {
 			why = ": " + last
 		}
-		r.s.errorf("sluice: %s: keeps failing, next try at %s%s\n", e.Lane, clock(e.Until, e.At), why)
+		r.s.errorf("sluice: %s: keeps failing, next attempt at %s%s\n", e.Lane, clock(e.Until, e.At), why)
 	}
 }
 
@@ -95,7 +95,7 @@ func (r *batchRun) leftOut(l provider.Exclusion) {
 	case l.Kind == sluice.OK:
 		format = "sluice: upstream %s: %s\n"
 	case l.Whole:
-		format = "sluice: upstream %s: left out: %s\n"
+		format = "sluice: upstream %s: excluded: %s\n"
 	}
 	r.s.errorf(format, l.Upstream, l)
 }

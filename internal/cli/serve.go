@@ -215,11 +215,11 @@ func (r *serving) openUpstreams(a *accounts, s *serveSettings) error {
 	o := r.o
 	listed := len(a.settings.file.Upstreams) > 0 && o.account.provider == "" && o.account.baseURL == ""
 	if r.listed && !listed {
-		return usageError(fmt.Errorf("%s: it has no upstreams any more", a.settings.file.Name),
+		return usageError(fmt.Errorf("%s: upstreams is empty now", a.settings.file.Name),
 			"list the upstreams again, or restart the gateway to serve each provider with a key in the environment")
 	}
 	if listed && o.account.model != "" {
-		return usageError(errors.New("--model has no meaning with upstreams"), "each lists its own in models; or name a --provider")
+		return usageError(errors.New("--model does not apply to upstreams"), "list the models of each upstream in its field models, or set --provider")
 	}
 	if !listed {
 		ups, err := r.told(a)
@@ -234,8 +234,8 @@ func (r *serving) openUpstreams(a *accounts, s *serveSettings) error {
 	}
 	for i, up := range a.settings.file.Upstreams {
 		if leadsTo(up.BaseURL, s.listen) {
-			err := fmt.Errorf("upstream %s is at %s, where this gateway listens itself: its calls would come back, and wait for each other", up.Name, s.listen)
-			return usageError(a.settings.file.At(fmt.Sprintf("upstreams[%d].base_url", i), err), "name the provider's own address, or listen at another")
+			err := fmt.Errorf("upstream %s has the address %s of this gateway itself", up.Name, s.listen)
+			return usageError(a.settings.file.At(fmt.Sprintf("upstreams[%d].base_url", i), err), "use the provider's address, or listen at another address")
 		}
 	}
 	err := a.openUpstreams(gatewayAttempts, func(l provider.Exclusion) {
@@ -287,8 +287,8 @@ func (r *serving) told(a *accounts) ([]config.Upstream, error) {
 		}
 	}
 	if len(ups) == 0 {
-		return nil, usageError(errors.New("there is no upstream"),
-			"export a provider's key, such as OPENAI_API_KEY=..., name a file of upstreams by --config, or try it without a key: --provider sim")
+		return nil, usageError(errors.New("no upstream is configured"),
+			"export a provider's key, such as OPENAI_API_KEY=..., set --config to a file with upstreams, or try --provider sim, which needs no key")
 	}
 	return ups, nil
 }
@@ -303,7 +303,7 @@ func (r *serving) openTenants() (err error) {
 		Tenants: r.settings.tenants, Spent: spent, Logger: slog.New(&logHandler{s: r.s, verbose: r.o.verbose}),
 	})
 	if err != nil {
-		return usageError(err, "fix the file, or remove it: the gateway counts from zero then")
+		return usageError(err, "repair the file, or remove it to count from zero")
 	}
 	return nil
 }
@@ -317,10 +317,10 @@ func (r *serving) guard(at net.Addr) error {
 	case !r.tenants.Keyed():
 		return openToOthers(&r.accounts.settings.file, r.settings.listen)
 	case len(r.settings.addresses()) == 0:
-		return usageError(fmt.Errorf("--listen %s does not say by which name clients address the gateway", r.settings.listen),
-			"name it, as clients do: --allow-host gateway.example.com")
+		return usageError(fmt.Errorf("--listen %s: the host name that clients use is missing", r.settings.listen),
+			"add the name, for example --allow-host gateway.example.com")
 	}
-	r.s.errorf("sluice: warning: keys and contents cross the network as they are: put a proxy that speaks TLS in front\n")
+	r.s.errorf("sluice: warning: keys and contents cross the network unencrypted: put a TLS proxy in front\n")
 	return nil
 }
 
@@ -329,7 +329,7 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 	s, o := r.s, r.o
 	l, err := net.Listen("tcp", r.settings.listen)
 	if err != nil {
-		return usageError(err, "give a free address of this host, such as --listen 127.0.0.1:0")
+		return usageError(err, "use a free address of this host, for example --listen 127.0.0.1:0")
 	}
 	if err := r.guard(l.Addr()); err != nil {
 		l.Close()

@@ -158,7 +158,7 @@ func TestReadingSettingsAgainFailsNoCall(t *testing.T) {
 	put(t, settings, forms[0])
 	g := startGateway(t, dir, "--config", "sluice.yaml")
 	done, rest := g.load(t)
-	read := regexp.MustCompile(`settings (re-read|stay as they are): `)
+	read := regexp.MustCompile(`settings (re-read|are unchanged): `)
 	for i := range suite.Size(10, 40) {
 		put(t, settings, forms[(i+1)%len(forms)])
 		g.cmd.Process.Signal(syscall.SIGHUP)
@@ -171,7 +171,7 @@ func TestReadingSettingsAgainFailsNoCall(t *testing.T) {
 	rest()
 	g.stop(t)
 	said := g.stderr.String()
-	if strings.Count(said, "settings re-read: ") < 8 || !strings.Contains(said, `settings stay as they are: sluice.yaml:4: unknown field "nonsense"`) {
+	if strings.Count(said, "settings re-read: ") < 8 || !strings.Contains(said, `settings are unchanged: sluice.yaml:4: unknown field "nonsense"`) {
 		t.Errorf("not read again: %s", said)
 	}
 	if strings.Contains(said, "key-number") {
@@ -252,10 +252,10 @@ func TestSettingsAreReadAgainWhenTheirKeyComes(t *testing.T) {
 		await(t, text, func() bool { return strings.Contains(g.stderr.String(), text) }, g.stderr)
 	}
 	put(t, filepath.Join(dir, "sluice.yaml"), "upstreams:\n"+upstream("a")+upstream("b"))
-	says("settings stay as they are: ")
+	says("settings are unchanged: ")
 	put(t, filepath.Join(dir, "b.key"), "the-key-of-upstream-b")
 	says("settings re-read: a, b\n")
-	if n := strings.Count(g.stderr.String(), "settings stay as they are: "); n != 1 {
+	if n := strings.Count(g.stderr.String(), "settings are unchanged: "); n != 1 {
 		t.Errorf("what was wrong is said %d times: %s", n, g.stderr)
 	}
 }

@@ -74,7 +74,7 @@ func openAccessLog(s *streams, name string) (*accessLog, error) {
 	if name != "-" {
 		var err error
 		if l.file, err = openLines(name); err != nil {
-			return nil, usageError(fmt.Errorf("--access-log: %w", err), "name a file in a directory that is there, or - for standard output")
+			return nil, usageError(fmt.Errorf("--access-log: %w", err), "name a file in an existing directory, or - for standard output")
 		}
 	}
 	l.wg.Go(l.write)
@@ -135,7 +135,7 @@ func (l *accessLog) write() {
 		}
 		switch {
 		case err != nil && !failed:
-			l.s.errorf("sluice: warning: lines of the access log are left out until it can be written again: %s\n", err)
+			l.s.errorf("sluice: warning: the access log omits lines until it can be written again: %s\n", err)
 		case err == nil && failed:
 			l.s.errorf("sluice: the access log is written again\n")
 		}

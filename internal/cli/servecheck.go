@@ -221,12 +221,12 @@ func (c *checked) print(to func(format string, args ...any)) {
 		row("aliases", strings.Join(pairs(c.Models), ", "))
 	}
 	if c.Shared != nil {
-		row("shared", "limits, by way of "+c.Shared.URL+"; "+c.Shared.text())
+		row("shared", "limits, through "+c.Shared.URL+"; "+c.Shared.text())
 	}
 	if len(c.Tenants) == 0 {
 		row("tenants", "none: clients need no key")
 	} else {
-		row("tenants", c.list(c.Tenants)+": clients send a key of theirs")
+		row("tenants", c.list(c.Tenants)+": clients send their own key")
 	}
 }
 

@@ -26,7 +26,7 @@ Add it below serve.tenants, with the limits of the tenant. Clients send the key 
 			key, sum := gateway.NewKey()
 			t := gateway.Tenant{Name: args[0], KeySHA256: sum}
 			if _, err := gateway.CheckTenants([]gateway.Tenant{t}); err != nil {
-				return usageError(fmt.Errorf("tenant %q: %w", t.Name, err), "choose another name, as in `sluice serve key ci`")
+				return usageError(fmt.Errorf("tenant %q: %w", t.Name, err), "use another name, for example `sluice serve key ci`")
 			}
 			line, err := yaml.MarshalWithOptions(t, yaml.Flow(true))
 			if err != nil {
@@ -45,7 +45,7 @@ Add it below serve.tenants, with the limits of the tenant. Clients send the key 
 // oneName refuses anything but the name of one tenant.
 func oneName(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usageError(fmt.Errorf("%d names of tenants: want one", len(args)), "name it, as in `%s alice`", cmd.CommandPath())
+		return usageError(fmt.Errorf("expected one name of a tenant, not %d", len(args)), "name the tenant, for example `%s alice`", cmd.CommandPath())
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func (r *serving) reload() fileStates {
 	next, s, err := r.prepare()
 	if err != nil {
 		var hinted *exitError
-		r.s.errorf("sluice: warning: settings stay as they are: %s\n", err)
+		r.s.errorf("sluice: warning: settings are unchanged: %s\n", err)
 		if errors.As(err, &hinted) && hinted.hint != "" {
 			r.s.errorf("hint: %s\n", hinted.hint)
 		}
@@ -82,7 +82,7 @@ func (r *serving) exchange(next *accounts, s *serveSettings) (over <-chan struct
 // keep says which of new settings cannot hold yet, and has s keep to what is so.
 func (r *serving) keep(s *serveSettings) {
 	if r.settings.failClosed != s.failClosed {
-		r.s.errorf("sluice: warning: serve.fail_closed is another from the next start on; it stays %v\n", r.settings.failClosed)
+		r.s.errorf("sluice: warning: the change of serve.fail_closed applies from the next start; until then it is %v\n", r.settings.failClosed)
 		s.failClosed = r.settings.failClosed
 	}
 	for _, fixed := range []struct {
@@ -94,7 +94,7 @@ func (r *serving) keep(s *serveSettings) {
 		{"redis", &r.settings.redis, &s.redis},
 	} {
 		if *fixed.now != *fixed.next {
-			r.s.errorf("sluice: warning: serve.%s is another from the next start on; it stays %q\n", fixed.field, cluster.Redact(*fixed.now))
+			r.s.errorf("sluice: warning: the change of serve.%s applies from the next start; until then it is %q\n", fixed.field, cluster.Redact(*fixed.now))
 			*fixed.next = *fixed.now
 		}
 	}
@@ -109,7 +109,7 @@ func (r *serving) prepare() (*accounts, *serveSettings, error) {
 	}
 	s, err := r.o.settings(next.settings)
 	if err == nil && len(s.tenants) == 0 && r.tenants.Keyed() {
-		err = usageError(next.settings.file.At("serve.tenants", errors.New("no tenant is listed any more")),
+		err = usageError(next.settings.file.At("serve.tenants", errors.New("the list of tenants is empty now")),
 			"list a tenant, or restart the gateway to serve clients without a key")
 	}
 	if err == nil {

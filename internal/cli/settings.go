@@ -68,9 +68,9 @@ func (f *settingsFlags) open() (*settings, error) {
 func unread(err error, from string) error {
 	wrong, ok := errors.AsType[*config.Error](err)
 	if !ok {
-		return usageError(fmt.Errorf("%s: %w", from, err), "name a file that can be read")
+		return usageError(fmt.Errorf("%s: %w", from, err), "name a readable file")
 	}
-	return usageError(wrong, "%s", cmp.Or(wrong.Hint(), "correct the line; docs/providers.md and docs/serve.md have examples"))
+	return usageError(wrong, "%s", cmp.Or(wrong.Hint(), "correct the line: https://github.com/sluice-llm/sluice/blob/main/docs/reference/settings.md describes the fields"))
 }
 
 // Apply sets the limits of c, for an account at p. Flags win over the file, and that over the tier, each where it states
@@ -119,7 +119,7 @@ func (s *settings) limitsFor(p provider.Provider, model string) (*config.Limits,
 		return nil, err
 	}
 	if why != "" {
-		s.doubts = withNote(s.doubts, "the limits are left out: "+why)
+		s.doubts = withNote(s.doubts, "the limits are ignored: "+why)
 		return nil, nil
 	}
 	return s.file.Limits, nil
@@ -142,9 +142,9 @@ func (s *settings) published(p provider.Provider, model string) (provider.Tier, 
 	tier, err := s.registry.Find(p.Name, s.tier, model)
 	if err != nil {
 		return tier, usageError(fmt.Errorf("tier: %w", err),
-			"name a tier and, with --model, a model that it is published for, or set limits by --rpm and --tpm")
+			"use a published tier of the model, or set limits with --rpm and --tpm")
 	}
-	note := fmt.Sprintf("begins with tier %s of %s: %s (%s, %s)", tier.Tier, p.Name, limitWords(tier.Limits), tier.Source, tier.Date)
+	note := fmt.Sprintf("starts with the limits of tier %s of %s: %s (%s, %s)", tier.Tier, p.Name, limitWords(tier.Limits), tier.Source, tier.Date)
 	if tier.Doubtful {
 		note += ", which is doubtful: headers and rejections correct it"
 		s.doubts = withNote(s.doubts, note)
@@ -169,7 +169,7 @@ func (s *settings) mismatch(p provider.Provider, model string) (why string, err 
 		of, ok := s.registry.Lookup(name)
 		if !ok {
 			return "", usageError(fmt.Errorf("%s: limits.provider: unknown provider %q%s", s.file.NameOf("limits.provider"), name, provider.DidYouMean(s.registry.Suggest(name))),
-				"it is one of %s", strings.Join(s.registry.Names(), ", "))
+				"use one of %s", strings.Join(s.registry.Names(), ", "))
 		}
 		if of.Name != p.Name {
 			return fmt.Sprintf("%s has the limits of %s, and this is %s", s.file.NameOf("limits.provider"), of.Name, p.Name), nil

@@ -107,7 +107,7 @@ func (sh *shared) checkLedger(l *cluster.Ledger) error {
 	case err == nil || errors.Unwrap(err) != nil: // the network's
 		return err
 	}
-	return usageError(err, "let all programs that share a quota be of one version, or keep those apart that are not by a database or an engine of their own")
+	return usageError(err, "use the same version of Sluice for all programs at this Redis, or another database")
 }
 
 // Close ends it, after all Schedulers.

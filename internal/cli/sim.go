@@ -121,7 +121,7 @@ func runSim(ctx context.Context, s *streams, o simOptions) error {
 	}
 	l, err := net.Listen("tcp", o.listen)
 	if err != nil {
-		return usageError(err, "give a free address of this host, such as --listen 127.0.0.1:0")
+		return usageError(err, "use a free address of this host, for example --listen 127.0.0.1:0")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -183,7 +183,7 @@ func (o *simOptions) described() (c sim.Config, err error) {
 	case err != nil:
 		return c, err
 	case told.TPD > 0:
-		return c, usageError(errors.New("--rate-limit tpd is not simulated"), "leave it out")
+		return c, usageError(errors.New("--rate-limit tpd is not simulated"), "omit it")
 	case o.headers == "daily" && told.RPD == 0:
 		return c, usageError(errors.New("--headers daily needs --rate-limit rpd=N"), "add --rate-limit rpd=1000")
 	}
@@ -220,7 +220,7 @@ func (o *simOptions) described() (c sim.Config, err error) {
 		c.Changes = append(c.Changes, change)
 	}
 	if c.Key = os.Getenv(o.keyEnv); o.keyEnv != "" && c.Key == "" {
-		return c, usageError(fmt.Errorf("environment variable %s is not set", o.keyEnv), "export %s=... or leave --key-env out to let any key in", o.keyEnv)
+		return c, usageError(fmt.Errorf("environment variable %s is not set", o.keyEnv), "export %s=..., or omit --key-env to accept any key", o.keyEnv)
 	}
 	return c, nil
 }

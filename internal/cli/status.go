@@ -90,7 +90,7 @@ const statusKilled = "killed"
 func (o *statusOptions) run(ctx context.Context, s *streams, name string) error {
 	if o.shared.url != "" {
 		if name != "" {
-			return usageError(errors.New("--redis and an output cannot be combined"), "leave one of them out")
+			return usageError(errors.New("--redis and an output cannot be combined"), "omit one of them")
 		}
 		return o.runShared(ctx, s)
 	}
@@ -156,11 +156,11 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 		err = nil
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &exitError{code: exitFailed, err: fmt.Errorf("no run has left a state at %s", path),
-			hint: "name the output of a run, as its -o does; `sluice status` lists the runs of a directory"}
+		return nil, &exitError{code: exitFailed, err: fmt.Errorf("no run has the state file %s", path),
+			hint: "name the output of a run, or list the runs of a directory with sluice status"}
 	}
 	if err != nil {
-		return nil, &exitError{code: exitFailed, err: err, hint: "the output is intact, and the same run command resumes the run; that makes a new state"}
+		return nil, &exitError{code: exitFailed, err: err, hint: "run the same command again, which writes a new state"}
 	}
 	st := &runStatus{Output: output, Status: string(state.Status), Reason: state.Reason, State: &state}
 	if st.Parts, err = partsOf(&state); err != nil {
@@ -172,14 +172,14 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 	}
 	if st.Alive = lives(results, state, warn); !st.Alive {
 		st.Status = statusKilled
-		st.Reason = fmt.Sprintf("process %d is gone and did not say why", state.PID)
+		st.Reason = fmt.Sprintf("process %d ended without a reason", state.PID)
 		n, err := recorded(results)
 		if err == nil { // the state is older than that
 			st.Reason += fmt.Sprintf("; it recorded %s", count(n, "result"))
 			st.recorded = n
 		}
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			st.Hint = "recorded results are intact: " + st.resumeHint(time.Now())
+			st.Hint = st.resumeHint(time.Now())
 		}
 	}
 	return st, nil
@@ -209,11 +209,11 @@ func recorded(output string) (n int, err error) {
 func (st *runStatus) leftHint(now time.Time) string {
 	switch {
 	case st.State.Status == work.CalledOff:
-		return "the run command without --cancel does the remaining items"
+		return "run the command without --cancel to send the remaining items"
 	case st.State.Status != work.Completed:
 		return st.resumeHint(now)
 	case st.State.Failed > 0:
-		return fmt.Sprintf("the same %s command with --redo failed tries the failed items again", st.command())
+		return fmt.Sprintf("retry the failed items: run the same %s command with --redo failed", st.command())
 	}
 	return ""
 }
@@ -221,9 +221,9 @@ func (st *runStatus) leftHint(now time.Time) string {
 // resumeHint names the command that continues a run, and says what it does about a limit that is not over.
 func (st *runStatus) resumeHint(now time.Time) string {
 	if st.paused(now) {
-		return fmt.Sprintf("the same %s command waits until then and resumes the run; with --ignore-pause it does not wait", st.command())
+		return fmt.Sprintf("resume with the same %s command, which waits for the pause, or add --ignore-pause", st.command())
 	}
-	return fmt.Sprintf("the same %s command resumes the run", st.command())
+	return fmt.Sprintf("resume with the same %s command", st.command())
 }
 
 // command is the command whose run it is.
@@ -264,7 +264,7 @@ func (o *statusOptions) list(s *streams, dir string) error {
 		all = append(all, st)
 	}
 	if len(all) == 0 {
-		return &exitError{code: exitFailed, err: fmt.Errorf("no run has left a state in %s", dir), hint: "name the output of a run: sluice status OUT.jsonl"}
+		return &exitError{code: exitFailed, err: fmt.Errorf("no run has a state in %s", dir), hint: "name the output of a run: sluice status OUT.jsonl"}
 	}
 	if o.asJSON {
 		return s.printJSON(statusList{all})

@@ -150,13 +150,13 @@ func (st *sharedStatus) block() []string {
 		lines = append(lines, fmt.Sprintf("  %-10s %s", name, fmt.Sprintf(format, args...)))
 	}
 	if len(st.Accounts)+len(st.Jobs) == 0 {
-		row("shared", "nothing: no account was used in the last two days, and there is no job")
+		row("shared", "no jobs, and no accounts used in the last two days")
 	}
 	for i := range st.Accounts {
 		a := &st.Accounts[i]
 		lines = append(lines, "account "+a.Account)
 		if a.Format != "" {
-			row("keys", "of version %s, which this program does not know", a.Format)
+			row("keys", "of the unknown version %s", a.Format)
 		}
 		if len(a.Members) == 0 {
 			row("member", "none now")
@@ -196,7 +196,7 @@ func sharedLaneWords(l *cluster.LaneStatus) string {
 	case l.CooldownMS > 0:
 		text += fmt.Sprintf(", pauses for %s (%s)", span(time.Duration(l.CooldownMS)*time.Millisecond), l.Why)
 	case l.Probing:
-		text += ", tries whether it may again"
+		text += ", tests the limit"
 	}
 	for _, b := range l.Budgets {
 		text += fmt.Sprintf("; %s paced at %s, %s at hand", b.Dimension, group(math.Round(b.Pace)), group(math.Floor(b.Level)))
@@ -208,7 +208,7 @@ func sharedLaneWords(l *cluster.LaneStatus) string {
 func (j *jobStatus) rows(line func(string), row func(name, format string, args ...any)) {
 	line("job " + j.Job)
 	if j.Version != 0 {
-		row("keys", "of version %d, which this program does not know", j.Version)
+		row("keys", "of the unknown version %d", j.Version)
 		return
 	}
 	switch c := j.Collector; {
@@ -217,7 +217,7 @@ func (j *jobStatus) rows(line func(string), row func(name, format string, args .
 	case c.Alive:
 		row("collector", "%s (pid %d)", c.Host, c.PID)
 	default:
-		row("collector", "%s (pid %d) is gone: resume with the same command there, or elsewhere with the same files", c.Host, c.PID)
+		row("collector", "%s (pid %d) ended: resume with the same command there, or elsewhere with the same files", c.Host, c.PID)
 	}
 	row("items", "%s queued, %s at workers, %s delayed, %s to be recorded; %s done", group(j.Queued), group(j.Held), group(j.Delayed),
 		group(j.Results), group(j.Done))

@@ -121,22 +121,22 @@ func runStress(ctx context.Context, s *streams, o *stressOptions) error {
 // check finds what is wrong with the flags themselves.
 func (o *stressOptions) check() error {
 	if o.level == "" {
-		return usageError(errors.New("no level: --level is missing"), "it is one of %s", strings.Join(stress.Levels(), ", "))
+		return usageError(errors.New("no level: --level is missing"), "use one of %s", strings.Join(stress.Levels(), ", "))
 	}
 	switch {
 	case o.slots > mostSlots:
-		return usageError(fmt.Errorf("--slots %d is above %d", o.slots, mostSlots), "there are eight members to a slot: say fewer")
+		return usageError(fmt.Errorf("--slots %d is above %d", o.slots, mostSlots), "use fewer slots, because each has eight members")
 	case o.flags.Changed("duration") && o.duration < stress.MinDuration:
-		return usageError(fmt.Errorf("--duration %s is below %s", o.duration, stress.MinDuration), "say how long the load lasts, such as --duration 30s")
+		return usageError(fmt.Errorf("--duration %s is below %s", o.duration, stress.MinDuration), "use a longer time, for example --duration 30s")
 	}
 	if o.account.provider == "sim" && o.account.baseURL != "" {
-		return usageError(errors.New("--base-url has no meaning for --provider sim, which is built in"),
-			"leave it out, or use a running `sluice sim` with --provider openai-compatible and --model")
+		return usageError(errors.New("--base-url does not apply to --provider sim, which is built in"),
+			"omit it, or use a running `sluice sim` with --provider openai-compatible and --model")
 	}
 	if !o.elsewhere() {
 		for _, name := range []string{"model", "key-env", "rpm", "tpm"} { // --base-url was checked
 			if o.flags.Changed(name) {
-				return usageError(fmt.Errorf("--%s does not apply to the simulator", name), "name an endpoint by --base-url or --model, or leave it out")
+				return usageError(fmt.Errorf("--%s does not apply to the simulator", name), "set --base-url or --model, or omit it")
 			}
 		}
 	}
@@ -154,7 +154,7 @@ func (o *stressOptions) elsewhere() bool {
 // endpoint makes ready where calls go.
 func (o *stressOptions) endpoint(s *streams, cfg *stress.Config) (*accounts, error) {
 	if o.account.model == "" {
-		return nil, usageError(errors.New("no model: --model is missing"), "name it, such as --model gpt-4o-mini")
+		return nil, usageError(errors.New("no model: --model is missing"), "name the model, for example --model gpt-4o-mini")
 	}
 	o.account.limits.limits.Concurrency = o.slots
 	a, err := o.account.open(sluice.Config{}, s)

@@ -50,9 +50,9 @@ func (o *stressOptions) conclude(s *streams, res *stress.Result, err error) erro
 // hint says how to find out why a threshold was missed.
 func (o *stressOptions) hint() string {
 	if o.events == "" {
-		return "docs/stress.md explains the rows; --events FILE keeps the events, and sluice report --events FILE shows them"
+		return "record the events with --events FILE, then read them with sluice report --events FILE"
 	}
-	return "docs/stress.md explains the rows; sluice report --events " + shellQuote(o.events) + " shows the events"
+	return "read the events with sluice report --events " + shellQuote(o.events)
 }
 
 // words makes words of a name.
@@ -61,20 +61,19 @@ func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
 // ending gives the error of a run its exit code and a hint.
 func (o *stressOptions) ending(err error) error {
 	if errors.Is(err, stress.ErrInterrupted) {
-		return &exitError{code: exitInterrupted, err: err, hint: "the same command runs it anew"}
+		return &exitError{code: exitInterrupted, err: err, hint: "run the same command again to start a new run"}
 	}
 	if refused, ok := errors.AsType[*provider.Error](err); ok && refused.Kind == sluice.Auth {
 		return &exitError{code: exitFailed, err: err, hint: "check the key in the environment, or name another variable with --key-env"}
 	}
 	if late, ok := errors.AsType[*provider.LateError](err); ok {
-		return &exitError{code: exitFailed, err: err, hint: fmt.Sprintf("give a try more time than %s by --timeout, or check --base-url, --model and the network: "+
-			"no load was put on it", late.After)}
+		return &exitError{code: exitFailed, err: err, hint: fmt.Sprintf("raise --timeout above %s, or check --base-url, --model and the network", late.After)}
 	}
 	if isAny[*stress.UnreachableError](err) {
-		return &exitError{code: exitFailed, err: err, hint: "check --base-url, --model and the network: no load was put on it"}
+		return &exitError{code: exitFailed, err: err, hint: "check --base-url, --model and the network"}
 	}
 	if isAny[*fs.PathError](err) { // of the checkpoints that it keeps while it runs
-		return &exitError{code: exitFailed, err: err, hint: "name another directory for temporary files by TMPDIR=DIR"}
+		return &exitError{code: exitFailed, err: err, hint: "set TMPDIR to another directory for temporary files"}
 	}
 	return err
 }
@@ -109,7 +108,7 @@ func (s *streams) printStress(d *stress.Result) error {
 	}
 	w.Flush()
 	for _, l := range d.LeftOut {
-		fmt.Fprintf(&b, "\nleft out: %s: %s\n", l.Part, escape(l.Why))
+		fmt.Fprintf(&b, "\nomitted: %s: %s\n", l.Part, escape(l.Why))
 	}
 	_, err := fmt.Fprint(s.out, trimmed(b.String()))
 	return err

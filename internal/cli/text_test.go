@@ -170,9 +170,9 @@ func TestTheHintOfARefusedKeyNamesThatProvidersVariable(t *testing.T) {
 		"openai": {From: "MY_OPENAI_KEY", Value: "a"}, "anthropic": {From: "MY_ANTHROPIC_KEY", Value: "b"}, "openai-compatible": {},
 	}}
 	for name, want := range map[string]string{
-		"openai":            "check the key in MY_OPENAI_KEY. Nothing",
-		"anthropic":         "check the key in MY_ANTHROPIC_KEY. Nothing",
-		"openai-compatible": "no variable held a key: name one with --key-env, or check the key in --header. Nothing",
+		"openai":            "check the key in MY_OPENAI_KEY, then resume",
+		"anthropic":         "check the key in MY_ANTHROPIC_KEY, then resume",
+		"openai-compatible": "name the variable of the key with --key-env, or check the key in --header, then resume",
 	} {
 		refused := &work.StoppedError{Kind: sluice.Auth, Err: &provider.Error{Provider: name, Status: 401}}
 		if e := explain(refused, &runOptions{}, keys); !strings.HasPrefix(e.hint, want) {

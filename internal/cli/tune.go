@@ -156,7 +156,7 @@ func (r retold) text(named bool) (said []string) {
 		said = append(said, begin+": nothing changed")
 	}
 	if r.began {
-		said = append(said, begin+": only configured limits are re-read; others are read at the start")
+		said = append(said, begin+": only configured limits are re-read; other limits apply from the next start")
 	}
 	return said
 }
@@ -194,7 +194,7 @@ func (r *batchRun) rereading() rereading {
 	return rereading{r.accounts.settings.files, func() fileStates {
 		said, err := r.accounts.reread()
 		if err != nil {
-			r.s.errorf("sluice: warning: limits stay as they are: %s\n", err)
+			r.s.errorf("sluice: warning: limits are unchanged: %s\n", err)
 		}
 		for _, line := range said {
 			r.s.errorf("sluice: %s\n", line)

@@ -81,7 +81,7 @@ func (a *accounts) openUpstreams(attempts int, say func(provider.Exclusion)) err
 		cfg.Upstreams = append(cfg.Upstreams, made)
 	}
 	if ups.Upstreams, err = provider.NewUpstreams(cfg); err != nil {
-		return usageError(err, "correct the upstream in %s; docs/providers.md has an example", a.settings.file.Name)
+		return usageError(err, "correct the upstream in %s", a.settings.file.Name)
 	}
 	a.upstreams = ups
 	return nil
@@ -114,10 +114,10 @@ func (a *accounts) chooseUpstreams() ([]config.Upstream, error) {
 	case len(all) == 0:
 		return nil, nil
 	case a.flags.provider != "" || a.flags.baseURL != "":
-		s.note(fmt.Sprintf("the upstreams of %s are left out: a flag names the provider", s.file.Name))
+		s.note(fmt.Sprintf("the upstreams of %s are ignored: a flag names the provider", s.file.Name))
 		return nil, nil
 	case a.flags.keyEnv != "":
-		return nil, usageError(errors.New("--key-env has no meaning with upstreams"), "each names its own in key_env; or name a --provider")
+		return nil, usageError(errors.New("--key-env does not apply to upstreams"), "set key_env of each upstream, or set --provider")
 	}
 	return all, nil
 }
@@ -179,9 +179,9 @@ func (a *accounts) at(up config.Upstream, field string, err error) error {
 func (a *accounts) noKey(up config.Upstream, name string) error {
 	err := a.at(up, "key_env", fmt.Errorf("no key for upstream %s: %s", up.Name, a.unset(name)))
 	if _, filed := errors.AsType[*config.Error](err); !filed { // it is made of flags
-		return usageError(err, "export %s=..., or name another variable with --key-env, or try without a key: --provider sim", name)
+		return usageError(err, "export %s=..., name another variable with --key-env, or try --provider sim, which needs no key", name)
 	}
-	return usageError(err, "export %s=..., or take that upstream out of the file", name)
+	return usageError(err, "export %s=..., or remove that upstream from the file", name)
 }
 
 // upstreamScheduler makes the Scheduler of an account, whose first upstream is made.
@@ -200,7 +200,7 @@ func (a *accounts) upstreamScheduler(label string, first *provider.Upstream, ups
 	name := strings.TrimPrefix(label, "=")
 	if other, taken := ups.labels[c.Name]; taken {
 		return nil, usageError(fmt.Errorf("%s: %s and %s have the same address and key", a.settings.file.Name, other, name),
-			"give both the same account, so that they share its limits")
+			"set the same account in both, so that they share its limits")
 	}
 	ups.labels[c.Name] = name
 	return a.schedulerOf(c, first.Provider, label)
@@ -287,7 +287,7 @@ func (s upstreamSummary) String() string {
 	}
 	switch {
 	case s.LeftOut != "":
-		text += ", left out: " + s.LeftOut
+		text += ", excluded: " + s.LeftOut
 	case s.LastError != "":
 		text += ": " + s.LastError
 	}

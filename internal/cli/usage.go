@@ -169,7 +169,7 @@ func noCommand(cmd *cobra.Command, args []string) error {
 		}
 	}
 	return usageError(fmt.Errorf("unknown command %q%s", args[0], provider.DidYouMean(provider.Nearest(args[0], names))),
-		"it is one of %s: see %s --help", strings.Join(names, ", "), cmd.CommandPath())
+		"use one of %s: see %s --help", strings.Join(names, ", "), cmd.CommandPath())
 }
 
 // newHelp returns the help command. Cobra's own prints the root's help for what is no command.

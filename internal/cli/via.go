@@ -15,7 +15,7 @@ func (a *accounts) checkVia(way batch.Via) error {
 	case way == batch.ViaLive:
 		return nil
 	case a.upstreams != nil:
-		return usageError(errors.New("--batch uses one account, and the settings name upstreams"), "name it by --provider in place of upstreams")
+		return usageError(errors.New("--batch uses one account, but the settings have upstreams"), "set --provider instead of upstreams")
 	case way == batch.ViaBatchAPI && a.provider.Name != "" && a.provider.Batches.API == "":
 		return noBatchAPI(a.settings.registry, a.provider.Name)
 	}
@@ -30,7 +30,7 @@ func noBatchAPI(known *provider.Registry, name string) error {
 			having = append(having, other)
 		}
 	}
-	return usageError(fmt.Errorf("%s has no Batch API that is known", name),
-		"leave --batch out; these have one: %s. The settings can name another of the same form, by batches: below its provider",
+	return usageError(fmt.Errorf("the Batch API of %s is unknown", name),
+		"omit --batch, use one of %s, or add the Batch API to the provider in the settings with batches:",
 		strings.Join(having, ", "))
 }

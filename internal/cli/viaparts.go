@@ -164,7 +164,7 @@ func pendingHint(all []parts.Status) string {
 	case f.Pending == 0:
 		return ""
 	case f.Lost == f.Pending:
-		return countBatches(f.Lost) + " lost: the same run command looks again, and with --redo lost pays for them again"
+		return countBatches(f.Lost) + " lost: run the same command to look again, or add --redo lost to pay for them again"
 	}
-	return "the same run command collects pending batches, and with --cancel cancels them"
+	return "collect pending batches with the same run command, or cancel them with --cancel"
 }

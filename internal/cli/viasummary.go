@@ -66,14 +66,16 @@ func (e *exitError) explainPending(all []batch.Part, o *runOptions) {
 		e.hint = cmp.Or(e.hint, "resume with the same command: "+o.command())
 		return
 	}
-	e.hint = cmp.Or(e.hint, "the same command collects pending batches: "+o.command()) + "; with --cancel it cancels them"
+	if e.hint == "" || e.code == exitInterrupted {
+		e.hint = "collect pending batches with the same command, or add --cancel to cancel them: " + o.command()
+	}
 }
 
 // calledOff says what a run left that called off what was pending: was is how many parts that were.
 func (o *runOptions) calledOff(was, left int) string {
 	var words []string
 	if was == 0 {
-		words = append(words, "nothing was pending that could be called off")
+		words = append(words, "no batches were pending")
 	}
 	if left > 0 {
 		verb := "are"

@@ -143,16 +143,16 @@ func (l *Limits) check() (field string, err error) {
 		v := limit.Value
 		switch {
 		case !(v > 0 && v == math.Trunc(v)):
-			return d.String(), fmt.Errorf("%v is not a whole number above zero: leave out what is not known", v)
+			return d.String(), fmt.Errorf("%v is not a whole number above zero: omit the field if the limit is unknown", v)
 		case v > largestLimit:
-			return d.String(), fmt.Errorf("%v is above %d: leave out what is not known", v, int(largestLimit))
+			return d.String(), fmt.Errorf("%v is above %d: omit the field if the limit is unknown", v, int(largestLimit))
 		}
 		if part, err := limit.check(); err != nil {
 			return d.String() + part, err
 		}
 	}
 	if l.Burst > longestBurst {
-		return "burst", fmt.Errorf("%v is more than a day: leave out what is not known", time.Duration(l.Burst))
+		return "burst", fmt.Errorf("%v is more than a day: omit the field if the limit is unknown", time.Duration(l.Burst))
 	}
 	for d := range new(sluice.Limits).All() {
 		w := l.WindowOf(d)
@@ -161,7 +161,7 @@ func (l *Limits) check() (field string, err error) {
 		}
 		none = false
 		if limit := *l.At(d); limit != nil && limit.Source == limits.SourceConfigured {
-			return d.WindowName(), fmt.Errorf("%s limits the %s, too: leave one of them out", d, d.WindowName())
+			return d.WindowName(), fmt.Errorf("%s limits the %s, too: omit one of them", d, d.WindowName())
 		}
 	}
 	if none {

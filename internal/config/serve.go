@@ -162,7 +162,7 @@ func (f *File) checkTenants() (field string, err error) {
 			switch n := f.documents[0].node("serve." + field); {
 			case n == nil:
 			case v.FieldByIndex(part.Index).IsZero():
-				return field, errors.New("is empty or zero: leave it out for the default")
+				return field, errors.New("is empty or zero: omit it for the default")
 			case part.Type.Kind() == reflect.Int && n.Type() == ast.FloatType:
 				return field, errors.New("want a whole number") // the parser would drop the fraction
 			}

@@ -132,7 +132,7 @@ func TestKeysAreInFilesOrInVariables(t *testing.T) {
 		t.Errorf("%+v, %v", f.Upstreams, err)
 	}
 	_, err = config.Parse("x", []byte("upstreams:\n- provider: openai\n  key_env: A\n  key_file: b"))
-	if err == nil || !strings.HasPrefix(err.Error(), "x:4: upstreams[0].key_file: both key_env and key_file") {
+	if err == nil || !strings.HasPrefix(err.Error(), "x:4: upstreams[0].key_file: key_env and key_file both") {
 		t.Error(err)
 	}
 }

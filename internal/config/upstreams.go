@@ -90,7 +90,7 @@ func (f *File) checkUpstreams() (field string, err error) {
 // check refuses what no upstream is. The provider gets its own name.
 func (up *Upstream) check(known *provider.Registry) (field string, err error) {
 	if up.Provider == "" {
-		return "provider", fmt.Errorf("is missing: it is one of %s", strings.Join(known.Names(), ", "))
+		return "provider", fmt.Errorf("is missing: use one of %s", strings.Join(known.Names(), ", "))
 	}
 	p, ok := known.Lookup(up.Provider)
 	switch {
@@ -109,7 +109,7 @@ func (up *Upstream) check(known *provider.Registry) (field string, err error) {
 		return "base_url", err
 	}
 	if cmp.Or(up.BaseURL, p.BaseURL) == "" {
-		return "base_url", fmt.Errorf("provider %s has no address of its own: say where it is, such as %s", p.Name, cmp.Or(p.BaseForm, "http://127.0.0.1:8000/v1"))
+		return "base_url", fmt.Errorf("provider %s has no default address: set it, for example %s", p.Name, cmp.Or(p.BaseForm, "http://127.0.0.1:8000/v1"))
 	}
 	for _, name := range up.KeyEnv {
 		if !provider.IsVariable(name) { // it may be a key: it is not quoted
@@ -117,7 +117,7 @@ func (up *Upstream) check(known *provider.Registry) (field string, err error) {
 		}
 	}
 	if up.KeyFile != "" && up.KeyEnv != nil {
-		return "key_file", errors.New("both key_env and key_file say which key it is: leave one of them out")
+		return "key_file", errors.New("key_env and key_file both name the key: omit one of them")
 	}
 	if err := up.Models.check(p); err != nil {
 		return "models", err
@@ -138,7 +138,7 @@ func (m Models) check(p provider.Provider) error {
 		return fmt.Errorf("no model is recognised as one of %s: name those that it serves", p.Name)
 	}
 	if m != nil && len(m) == 0 {
-		return errors.New("none is there: leave the field out for all that the provider is recognised for")
+		return errors.New("it is empty: omit it to serve all models of the provider")
 	}
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		if name == "" || m[name] == "" {
@@ -161,7 +161,7 @@ func (up *Upstream) checkLimits() (field string, err error) {
 		return "", nil
 	}
 	if l.Provider != "" || l.Model != "" {
-		return "limits", errors.New("the limits of an upstream name no provider or model: they are those of its account")
+		return "limits", errors.New("the limits of an upstream apply to its account: remove provider and model")
 	}
 	if part, err := l.check(); err != nil {
 		return "limits." + part, err
@@ -176,7 +176,7 @@ func (up *Upstream) beside(other *Upstream) (field string, err error) {
 	case up.Provider != other.Provider:
 		return "account", fmt.Errorf("account %s is one at %s: one at %s is another account", up.Account, other.Provider, up.Provider)
 	case up.Limits != nil && other.Limits != nil:
-		return "limits", fmt.Errorf("those of account %s are stated with upstream %s: they are the account's", up.Account, other.Name)
+		return "limits", fmt.Errorf("upstream %s already sets the limits of account %s", other.Name, up.Account)
 	}
 	return "", nil
 }

@@ -44,13 +44,13 @@ upstreams:
 
 func TestWrongUpstreamsAreNamedByLineAndField(t *testing.T) {
 	for text, want := range map[string]string{
-		"- {name: a}":                                                     "x:2: upstreams[0].provider: is missing: it is one of openai,",
+		"- {name: a}":                                                     "x:2: upstreams[0].provider: is missing: use one of openai,",
 		"- {provider: opnai}":                                             `x:2: upstreams[0].provider: unknown provider "opnai" (did you mean openai?)`,
 		"- provider: openai\n  base_url: ftp://a":                         "x:3: upstreams[0].base_url: this is not an http or https address",
 		"- provider: openai\n  base_url: https://u:p@a/v1":                "x:3: this looks like an API key",
-		"- provider: azure\n  models: [a]":                                "x:2: upstreams[0].base_url: provider azure-openai has no address of its own",
+		"- provider: azure\n  models: [a]":                                "x:2: upstreams[0].base_url: provider azure-openai has no default address",
 		"- provider: openrouter":                                          "x:2: upstreams[0].models: no model is recognised as one of openrouter",
-		"- provider: openai\n  models: []":                                "x:3: upstreams[0].models: none is there",
+		"- provider: openai\n  models: []":                                "x:3: upstreams[0].models: it is empty",
 		"- provider: openai\n  models: 7":                                 "x:3: upstreams[0].models: want models, as {asked: theirs} or a list",
 		"- provider: openai\n  models: {a: ''}":                           "x:3: upstreams[0].models: a model has no name",
 		"- provider: openai\n  key_env: not-a-variable":                   "x:3: upstreams[0].key_env: this is not the name of a variable",
@@ -58,11 +58,11 @@ func TestWrongUpstreamsAreNamedByLineAndField(t *testing.T) {
 		"- provider: openai\n  nmae: a":                                   `x:3: unknown field "nmae" (did you mean name?)`,
 		"- {provider: openai, name: a}\n- {provider: openai, name: a}":    "x:3: upstreams[1].name: another upstream is named a",
 		"- provider: openai\n  limits: {rpm: 0}":                          "x:3: upstreams[0].limits.rpm: 0 is not a whole number",
-		"- provider: openai\n  limits: {rpm: 5, model: a}":                "x:3: upstreams[0].limits: the limits of an upstream name no",
+		"- provider: openai\n  limits: {rpm: 5, model: a}":                "x:3: upstreams[0].limits: the limits of an upstream apply to its account",
 		"- provider: openai\n  price: 1":                                  "x:3: upstreams[0].price: want two prices in USD",
 		"- provider: openai\n  price: -1/1":                               "x:3: upstreams[0].price: want two prices",
 		"- {provider: openai, account: a}\n- {provider: xai, account: a}": "x:3: upstreams[1].account: account a is one at openai",
-		"- {provider: openai, account: a, limits: {rpm: 1}}\n- {provider: openai, account: a, limits: {rpm: 1}}": "x:3: upstreams[1].limits: those of account a",
+		"- {provider: openai, account: a, limits: {rpm: 1}}\n- {provider: openai, account: a, limits: {rpm: 1}}": "x:3: upstreams[1].limits: upstream openai already sets",
 		"- provider: sim":                "x:2: upstreams[0].provider: sim is built in",
 		"- provider: openai\n  key: abc": `x:3: unknown field "key"`,
 	} {

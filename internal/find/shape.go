@@ -14,7 +14,7 @@ import (
 
 // essay is the default prompt of a real call. Models respond with 700 tokens and more, unless they are cut off.
 const essay = `Write an essay of at least 600 words on the history of computing. Begin with the abacus, with Napier, Pascal, Leibniz, ` +
-	`Babbage and Lovelace; go on with Hollerith's tabulators, Turing, Zuse, Colossus, ENIAC and the stored program; then the ` +
+	`Babbage and Lovelace; continue with Hollerith's tabulators, Turing, Zuse, Colossus, ENIAC and the stored program; then the ` +
 	`transistor, integrated circuits, time sharing, personal computers, the Internet and smartphones; and end with machine ` +
 	`learning and large language models. Give each era a paragraph of its own, with names, years and what changed.`
 

@@ -179,7 +179,7 @@ func (s *sweep) rest(ctx context.Context) error {
 	case wait <= 0:
 		return nil
 	case wait > longestWait:
-		s.p.log("  the provider asks for a wait of %v; waiting %v, no longer", wait.Round(time.Second), longestWait)
+		s.p.log("  the provider asks for a wait of %v; waiting the maximum of %v", wait.Round(time.Second), longestWait)
 		wait = longestWait
 	default:
 		s.p.log("  waiting %v, as the provider asks", wait.Round(time.Millisecond))

@@ -257,7 +257,7 @@ func TestSweepWaitsAsRefusalsAskBeforeItGoesBack(t *testing.T) {
 		log   string
 	}{
 		"for a while":         {sim.Storm{From: third, To: 31 * s}, 30 * s, "  waiting 30s, as the provider asks"},
-		"no longer than 1m":   {sim.Storm{From: third, To: 301 * s}, 60 * s, "  the provider asks for a wait of 5m0s; waiting 1m0s, no longer"},
+		"no longer than 1m":   {sim.Storm{From: third, To: 301 * s}, 60 * s, "  the provider asks for a wait of 5m0s; waiting the maximum of 1m0s"},
 		"not when none asked": {sim.Storm{From: third, To: 31 * s, Silent: true}, 0, "Testing 9 workers"},
 	} {
 		t.Run(name, func(t *testing.T) {

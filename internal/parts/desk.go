@@ -128,7 +128,7 @@ func (d *Desk) take(e *entry) error {
 		return nil
 	}
 	if p.a == nil {
-		return fmt.Errorf("part %s is at %s: go on with a key and a base URL for it", e.Tag, e.Account)
+		return fmt.Errorf("part %s is at %s: configure a key and a base URL for it", e.Tag, e.Account)
 	}
 	switch err := d.dir.check(e); {
 	case errors.Is(err, fs.ErrNotExist):

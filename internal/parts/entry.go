@@ -84,7 +84,7 @@ func decode(text []byte, strict bool) ([]entry, error) {
 	return s.Parts, nil
 }
 
-var errNewer = errors.New("saved parts are of another version of sluice: go on with that one")
+var errNewer = errors.New("another version of Sluice wrote the saved parts: use that version")
 
 func newer(text []byte) bool {
 	var v struct {
@@ -111,7 +111,7 @@ func (e *entry) check() error {
 			return fmt.Errorf("part %s is %s, and has no batch", e.Tag, e.State)
 		}
 	default:
-		return fmt.Errorf("part %s is in state %.40q, which is unknown here: go on with the sluice that wrote it", e.Tag, e.State)
+		return fmt.Errorf("part %s has the unknown state %.40q: use the version of Sluice that wrote it", e.Tag, e.State)
 	}
 	if _, ok := endpoint(e.Endpoint); !ok {
 		return fmt.Errorf("part %s is of endpoint %.60q, which is unknown here", e.Tag, e.Endpoint)

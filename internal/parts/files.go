@@ -354,7 +354,7 @@ func (b *bundle) next() (*member, *batchapi.Request, error) {
 	}
 	b.body = b.body[:m.Size+1]
 	if _, err := io.ReadFull(b.bodies, b.body); err != nil || b.body[m.Size] != '\n' {
-		return nil, nil, fmt.Errorf("%s is damaged: request %d is not what was written", b.file.Name(), b.lines.count)
+		return nil, nil, fmt.Errorf("%s is damaged: request %d differs from the written one", b.file.Name(), b.lines.count)
 	}
 	r := &batchapi.Request{Model: b.model, Endpoint: b.endpoint, Body: b.body[:m.Size]}
 	if m.Model != "" {

@@ -208,7 +208,7 @@ func (d *Desk) refuse(ctx context.Context, p *Part, why *batchapi.Problem) error
 		d.mu.Unlock()
 		return d.giveUp(p, Waiting)
 	case why.Kind == batchapi.Invalid && d.fileGone(ctx, p):
-		d.cfg.Logger.Info("the provider no longer has a part's file: it is handed over again", "part", p.e.Tag, "file", p.e.File)
+		d.cfg.Logger.Info("the provider deleted the file of a part: uploading it again", "part", p.e.Tag, "file", p.e.File)
 		d.mu.Lock()
 		p.e.File = ""
 		d.mu.Unlock()

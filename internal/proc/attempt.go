@@ -229,7 +229,7 @@ func (t *try) notStarted(err *command.NotStartedError) error {
 	t.end.ExitCode = -1
 	switch {
 	case errors.Is(err, syscall.E2BIG):
-		t.meaning = agents.Meaning{Kind: sluice.BadRequest, Source: "start", Text: err.Error() + ": the item is too long for a word of a command: give it by --stdin"}
+		t.meaning = agents.Meaning{Kind: sluice.BadRequest, Source: "start", Text: err.Error() + ": the item is too long for an argument: use --stdin"}
 	case short(err):
 		t.meaning = fewer(err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOEXEC):

@@ -182,7 +182,7 @@ func (t *template) fill(v *values) ([]string, *rows.Problem) {
 		if i > 0 && i < t.behind && word[0].value && strings.HasPrefix(text, "-") {
 			return nil, &rows.Problem{
 				Text: fmt.Sprintf("the command's word %d begins with a dash from the item: %s", i+1, strconv.Quote(prose.Clip(text, 60))),
-				Hint: "the program may take it for a flag: put -- before it if the program knows that, or give the item by --stdin",
+				Hint: "put -- before the item, so that the program does not read it as a flag, or use --stdin",
 			}
 		}
 		args[i] = text
@@ -203,7 +203,7 @@ func (v *values) expand(word []piece) (string, *rows.Problem) {
 			return "", &rows.Problem{Text: fmt.Sprintf("no member %q for {%s}", p.text, p.text), Hint: v.known(p.text)}
 		}
 		if strings.ContainsRune(text, 0) {
-			return "", &rows.Problem{Text: fmt.Sprintf("{%s} holds a NUL character, which no command can be given", p.text), Hint: "give the item by --stdin"}
+			return "", &rows.Problem{Text: fmt.Sprintf("{%s} holds a NUL character, which no command can be given", p.text), Hint: "send the item on standard input with --stdin"}
 		}
 		b.WriteString(text)
 	}

@@ -68,7 +68,7 @@ func openDirectory(dir string) (used bool, err error) {
 	}
 	if len(entries) > 0 {
 		return false, &DirectoryError{Dir: dir, Text: "holds other things than a run: " + entries[0].Name(),
-			Advice: "name a directory that is empty, or not there yet, by --state"}
+			Advice: "set --state to an empty or new directory"}
 	}
 	return false, os.Chmod(dir, 0o700)
 }

@@ -134,7 +134,7 @@ func (in *input) remember(item *row, offset int64) *rows.Problem {
 // twice is the problem of an item with the id of another one.
 func (item *row) twice(other int) *rows.Problem {
 	return &rows.Problem{
-		Text: fmt.Sprintf("the id %q is that of %s too", item.id, rows.Place(other+1, item.array)), Hint: "give each item a custom_id of its own",
+		Text: fmt.Sprintf("the id %q is also in %s", item.id, rows.Place(other+1, item.array)), Hint: "give each item a different custom_id",
 	}
 }
 
@@ -234,7 +234,7 @@ func (item *row) parse(line []byte, text bool) *rows.Problem {
 	}
 	problem := item.parseNeeds(needs)
 	if problem == nil && item.stage == "" && len(item.needs) > 0 {
-		problem = &rows.Problem{Text: "needs without a stage", Hint: "give the item a stage: a stage needs other stages"}
+		problem = &rows.Problem{Text: "needs without a stage", Hint: "set the stage of the item, because needs lists stages"}
 	}
 	return problem
 }
@@ -246,7 +246,7 @@ func (item *row) parseNeeds(value []byte) *rows.Problem {
 	}
 	if value[0] == '[' {
 		if err := json.Unmarshal(value, &item.needs); err != nil {
-			return &rows.Problem{Text: "needs is no list of names", Hint: `such as "needs": ["T1", "T2"]`}
+			return &rows.Problem{Text: "needs is not a list of names", Hint: `such as "needs": ["T1", "T2"]`}
 		}
 		return nil
 	}

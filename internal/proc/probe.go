@@ -94,7 +94,7 @@ func (p *probe) run(asked context.Context) (sluice.Outcome, bool) {
 	switch {
 	case asked.Err() != nil:
 	case err != nil:
-		p.x.log.Warn("the preflight does not say whether a limit is reached", "error", err)
+		p.x.log.Warn("the preflight succeeded, but its output does not show whether a limit is reached", "error", err)
 		return sluice.Outcome{}, false
 	case kind.Throttle(), kind.Fatal():
 		t.meaning.Source = "preflight"
@@ -105,7 +105,7 @@ func (p *probe) run(asked context.Context) (sluice.Outcome, bool) {
 		}
 		return o, true
 	case kind != sluice.OK:
-		p.x.log.Warn("the preflight failed, and does not say whether a limit is reached", "kind", kind, "text", t.meaning.Text)
+		p.x.log.Warn("the preflight failed, and its output does not show whether a limit is reached", "kind", kind, "text", t.meaning.Text)
 	}
 	return sluice.Outcome{}, false
 }

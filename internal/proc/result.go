@@ -195,7 +195,7 @@ func readPlain(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > mostResult {
-		return nil, fmt.Errorf("%s is no plain file, or too long", path)
+		return nil, fmt.Errorf("%s is not a regular file, or too long", path)
 	}
 	return os.ReadFile(path)
 }

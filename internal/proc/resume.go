@@ -59,10 +59,10 @@ func (x *Exec) checkState() error {
 	earlier, _ := work.LoadState(StatePath(x.dir))
 	switch {
 	case earlier.Version > stateVersion:
-		return &DirectoryError{Dir: x.dir, Text: "was written by a newer Sluice", Advice: "use that one, or name another directory by --state"}
+		return &DirectoryError{Dir: x.dir, Text: "was written by a newer Sluice", Advice: "use that version, or another directory with --state"}
 	case earlier.Hash != "" && earlier.Hash != x.settings.String() && x.cfg.Items.Changed == rows.ChangedRefused && hasLines(ResultsPath(x.dir)):
-		return &DirectoryError{Dir: x.dir, Text: "is of another command, or of one that is run otherwise",
-			Advice: "name another directory by --state, or let --redo changed run all again, or --redo none keep what is there"}
+		return &DirectoryError{Dir: x.dir, Text: "belongs to another command, or to other settings of this command",
+			Advice: "use another directory with --state, run all items again with --redo changed, or keep the results with --redo none"}
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (e *HungError) Error() string {
 
 // Hint says what can be done.
 func (e *HungError) Hint() string {
-	return fmt.Sprintf("it seems to hang, or is stopped: end it by kill %d, and the same command goes on from there", e.PID)
+	return fmt.Sprintf("stop the hung process with kill %d, then run the same command again to resume", e.PID)
 }
 
 // resume matches the results with the items.

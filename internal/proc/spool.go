@@ -49,7 +49,7 @@ func (s *spool) Write(b []byte) (int, error) {
 // needs. The file may have another one in its place by now, or none.
 func (s *spool) close() ([]byte, error) {
 	if s.lost > 0 {
-		if _, err := fmt.Fprintf(s.file, "\n[… %d bytes are left out here …]\n", s.lost); err != nil && s.err == nil {
+		if _, err := fmt.Fprintf(s.file, "\n[… %d bytes omitted …]\n", s.lost); err != nil && s.err == nil {
 			s.err = err
 		}
 	}

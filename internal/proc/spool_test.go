@@ -19,7 +19,7 @@ func keptOf(all []byte, most int) []byte {
 	if len(all) <= most {
 		return all
 	}
-	mark := fmt.Sprintf("\n[… %d bytes are left out here …]\n", len(all)-most)
+	mark := fmt.Sprintf("\n[… %d bytes omitted …]\n", len(all)-most)
 	return bytes.Join([][]byte{all[:head], []byte(mark), all[len(all)-tail:]}, nil)
 }
 

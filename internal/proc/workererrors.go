@@ -46,7 +46,7 @@ type protocolError struct {
 // Error quotes what it said.
 func (e *protocolError) Error() string {
 	return fmt.Sprintf("worker broke the protocol and was killed: it printed %s: %q "+
-		"(only answers belong on its standard output, all else on standard error)", e.What, e.Said)
+		"(standard output is only for results; write all other text to standard error)", e.What, e.Said)
 }
 
 // silentError is a worker that neither answered nor gave a sign of life, and was killed for it.

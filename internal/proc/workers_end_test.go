@@ -95,7 +95,7 @@ func TestWorkersThatEndAsTheyStartEndTheRun(t *testing.T) {
 	for _, c := range []struct{ role, want string }{
 		{"ends", "the worker ends as soon as it starts: 5 workers in a row answered nothing, the last: " +
 			"worker ended without an answer: exit code 1: ModuleNotFoundError: No module named 'torch'"},
-		{"banner", `no JSON object: "Welcome!"`},
+		{"banner", `not a JSON object: "Welcome!"`},
 		{"/no/such/worker", "no such file or directory"},
 	} {
 		t.Run(c.role, func(t *testing.T) {

@@ -281,7 +281,7 @@ func TestWhatBreaksTheProtocolEndsTheWorker(t *testing.T) {
 	for _, c := range []struct {
 		role, id, want string
 	}{
-		{"junk", "1", `a line that is no JSON object: "Loading model... `},
+		{"junk", "1", `a line that is not a JSON object: "Loading model... `},
 		{"other", "1", `an answer for another item than "1", the one in hand: "{\"id\":\"not 1\"`},
 		{"long", "1", `a line of more than 1,000,000 bytes: "{\"id\":\"1\",\"ok\":true,\"result\":\"xxx`},
 	} {
@@ -366,7 +366,7 @@ func TestAWorkerThatEndsWhileIdleIsReplaced(t *testing.T) {
 		awaitNone(t, ws)
 	}
 	_ = ws.Close() // which waits for what is told of them
-	if n := strings.Count(log.String(), "an answer when no item") + strings.Count(log.String(), "no JSON object"); n != 2 {
+	if n := strings.Count(log.String(), "an answer when no item") + strings.Count(log.String(), "not a JSON object"); n != 2 {
 		t.Errorf("log %s", log.String())
 	}
 }

@@ -144,7 +144,7 @@ func parseMessage(b []byte) (m message, problem string) {
 	}
 	o, whole := jsonscan.Members(b)
 	if !whole {
-		return m, "a line that is no JSON object"
+		return m, "a line that is not a JSON object"
 	}
 	p := fields{}
 	ok, id, failure := p.take(o, "ok", truths, "true or false"), p.take(o, "id", `"`, "a string"), p.take(o, "error", "{", "an object")
@@ -229,7 +229,7 @@ func (p *fields) failure(a *answer, failure []byte) {
 	if reset := p.take(o, "reset_at", `"`, "a string"); reset != nil {
 		at, err := time.Parse(time.RFC3339, plain(reset))
 		if err != nil {
-			p.wrong(`an error whose "reset_at" is no time like 2006-01-02T15:04:05Z`)
+			p.wrong(`an error whose "reset_at" is not a time such as 2006-01-02T15:04:05Z`)
 		}
 		a.Until = at
 	}

@@ -30,12 +30,12 @@ func TestWhatAWorkerMaySay(t *testing.T) {
 		{"half a second", `{"id":"1","ok":true}` + "\n{", 1, "", "{"},
 		{"only space at the end", "  ", 0, "", ""},
 
-		{"text", "hello\n", 0, "no JSON object", ""},
-		{"other JSON", "[1]\n", 0, "no JSON object", ""},
-		{"two objects", `{"id":"1","ok":true}{}` + "\n", 0, "no JSON object", ""},
-		{"an object over two lines", "{\n}\n", 0, "no JSON object", ""},
+		{"text", "hello\n", 0, "not a JSON object", ""},
+		{"other JSON", "[1]\n", 0, "not a JSON object", ""},
+		{"two objects", `{"id":"1","ok":true}{}` + "\n", 0, "not a JSON object", ""},
+		{"an object over two lines", "{\n}\n", 0, "not a JSON object", ""},
 		{"not UTF-8", "{\"id\":\"1\",\"ok\":true,\"result\":\"\xff\"}\n", 0, "not UTF-8", ""},
-		{"zero bytes", "\x00\x00\n", 0, "no JSON object", ""},
+		{"zero bytes", "\x00\x00\n", 0, "not a JSON object", ""},
 		{"neither", `{"id":"1"}` + "\n", 0, `without "ok"`, ""},
 		{"no heartbeat", `{"heartbeat":false}` + "\n", 0, `without "ok"`, ""},
 		{"no id", `{"ok":true}` + "\n", 0, `without "id"`, ""},
@@ -45,7 +45,7 @@ func TestWhatAWorkerMaySay(t *testing.T) {
 		{"an error that is ok", `{"id":"1","ok":true,"error":{}}` + "\n", 0, `"error" that is "ok"`, ""},
 		{"unknown kind", `{"id":"1","ok":false,"error":{"kind":"ratelimit"}}` + "\n", 0, `"kind" is unknown`, ""},
 		{"ok for a kind", `{"id":"1","ok":false,"error":{"kind":"ok"}}` + "\n", 0, `"kind" is unknown`, ""},
-		{"bad reset", `{"id":"1","ok":false,"error":{"reset_at":"4pm"}}` + "\n", 0, `"reset_at" is no time`, ""},
+		{"bad reset", `{"id":"1","ok":false,"error":{"reset_at":"4pm"}}` + "\n", 0, `"reset_at" is not a time`, ""},
 		{"a wait below 0", `{"id":"1","ok":false,"error":{"retry_after_s":-1}}` + "\n", 0, `"retry_after_s" is not a number`, ""},
 		{"text for tokens", `{"id":"1","ok":true,"usage":{"input_tokens":"5"}}` + "\n", 0, `"input_tokens" is not a number`, ""},
 		{"beyond all numbers", `{"id":"1","ok":true,"usage":{"cost_usd":1e999}}` + "\n", 0, `"cost_usd" is not a number`, ""},
@@ -55,7 +55,7 @@ func TestWhatAWorkerMaySay(t *testing.T) {
 		{"a line of the limit", `{"id":"1","ok":true,"x":"` + strings.Repeat("x", most-27) + `"}` + "\n", 1, "", ""},
 		{"a line above it", `{"id":"1","ok":true,"x":"` + strings.Repeat("x", most-26) + `"}` + "\n", 0, "more than 200 bytes", ""},
 		{"no line at all", strings.Repeat("x", most+1), 0, "more than 200 bytes", ""},
-		{"nothing after a breach counts", "hello\n" + `{"id":"1","ok":true}` + "\n", 0, "no JSON object", ""},
+		{"nothing after a breach counts", "hello\n" + `{"id":"1","ok":true}` + "\n", 0, "not a JSON object", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			answers, half, err := proc.Said([][]byte{[]byte(c.said)}, most, "1")

@@ -65,7 +65,7 @@ type Exclusion struct {
 type NoUpstreamError struct{ Left []Exclusion } // in the order of the ways
 
 // Error returns a sentence.
-func (*NoUpstreamError) Error() string { return "all upstreams are left out" }
+func (*NoUpstreamError) Error() string { return "all upstreams are excluded" }
 
 // Report counts the attempts at an upstream.
 type Report struct {

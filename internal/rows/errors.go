@@ -62,8 +62,8 @@ func (e *Errors) Hint() string { return e.Problems[0].Hint }
 
 // Missing is the error of a row that a file had when it was read before. Its number is that of a line, or of an item of an array.
 func Missing(path string, number int, array bool) *Error {
-	return Numbered(number, array).Wrong(path, &Problem{Text: "it is gone: the file was cut since it was checked",
-		Hint: "put back what the file had; what is recorded is kept, and the same command goes on from there"})
+	return Numbered(number, array).Wrong(path, &Problem{Text: "it is missing: the file was truncated after the check",
+		Hint: "restore the file and run the same command again: the recorded results are kept"})
 }
 
 // Changed says what happens to rows that changed since they were done, or whose settings did.
@@ -112,5 +112,5 @@ func (e *ChangedError) Error() string {
 
 // Hint names the flag that decides.
 func (e *ChangedError) Hint() string {
-	return "--redo changed runs changed items again, --redo none keeps their recorded results"
+	return "run them again with --redo changed, or keep the recorded results with --redo none"
 }

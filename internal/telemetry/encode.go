@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// appendEvent appends e as a line of a file of events. message is the text of its error, without secrets. What is zero is
-// left out, the counts of calls excepted: docs/report.md describes each field.
+// appendEvent appends e as a line of a file of events. message is the text of its error, without secrets. A field of zero is
+// omitted, except the counts of calls. docs/reference/json.md describes the fields.
 func appendEvent(b []byte, e *sluice.Event, message string) []byte {
 	b = append(b, `{"event":`...)
 	b = jsonscan.AppendString(b, string(e.Type))

@@ -133,7 +133,7 @@ func (r *Report) help() string {
 	case name == limits.Concurrency.String() && r.ofSlots():
 		return "More slots would help, if the provider bears them."
 	case name == limits.Concurrency.String():
-		return "More calls at once would help, if the provider bears them: a higher --concurrency, or none, since a run that is told no number learns it."
+		return "More concurrent requests would help, if the provider accepts them: raise --concurrency, or omit it to let the run learn the limit."
 	}
 	if used, ok := r.Run.used(name); ok && used < declared*share {
 		return fmt.Sprintf("Answers used %s of it alone: requests declare more output (max_tokens) than they get, and are held back for that. A smaller one would help, or a higher tier.", prose.Percent(used))

@@ -267,7 +267,7 @@ func (j *Journal) Append(lines []byte) error {
 // AppendAt is Append that also returns where the first of the lines is, for ReadLine.
 func (j *Journal) AppendAt(lines []byte) (offset int64, err error) {
 	if len(lines) == 0 || lines[len(lines)-1] != '\n' {
-		panic("work: what is appended to a journal is whole lines")
+		panic("work: a journal accepts only whole lines")
 	}
 	j.mu.Lock()
 	if j.err == nil && j.closed {
@@ -347,7 +347,7 @@ func (e *lostError) Error() string { return e.text }
 
 // Hint says what can be done.
 func (e *lostError) Hint() string {
-	return "leave the file alone while a run goes on; put back what it was if there is a copy, for the same command calls again for what is not there"
+	return "restore the file from a copy and run the same command again: items without a result are sent again"
 }
 
 // syncTo returns when the first n lines are on the disk. Of those who ask at once, one syncs for all.
