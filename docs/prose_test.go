@@ -164,14 +164,16 @@ func isMessage(text string) bool {
 }
 
 // public are the directories whose comments are checked, besides the root.
-var public = map[string]bool{"limits": true, "plan": true, "pool": true, "provider": true}
+var public = map[string]bool{"limits": true, "plan": true, "pool": true, "provider": true, "gateway": true, "cluster": true, "sim": true}
+
+var codeLine = regexp.MustCompile(`(?m)^\t.*$`)
 
 // exportedComments returns the comments of the package, its exported names and their exported fields.
 func exportedComments(file *ast.File) map[token.Pos]string {
 	all := make(map[token.Pos]string)
 	add := func(comment *ast.CommentGroup, names ...*ast.Ident) {
 		if comment != nil && (len(names) == 0 || slices.ContainsFunc(names, (*ast.Ident).IsExported)) {
-			all[comment.Pos()] = comment.Text()
+			all[comment.Pos()] = codeLine.ReplaceAllString(comment.Text(), "")
 		}
 	}
 	ast.FileExports(file)

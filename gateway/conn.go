@@ -83,7 +83,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return max(0, int(n)-len(held)), err
 }
 
-// CloseWrite has the server end an answer before it closes: who still sends would lose what it has not read of it yet.
+// CloseWrite ends a response before the connection closes, so that a client that still sends does not lose unread parts of it.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

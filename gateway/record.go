@@ -119,7 +119,7 @@ func (v *visit) WriteHeader(status int) {
 	v.ResponseWriter.WriteHeader(status)
 }
 
-// Write notes whether the client still takes what is written.
+// Write records whether the client still reads.
 func (v *visit) Write(b []byte) (int, error) {
 	v.answers(http.StatusOK)
 	n, err := v.ResponseWriter.Write(b)
@@ -276,7 +276,7 @@ func (t *try) Sent(_ *sluice.Permit, at time.Time) {
 	t.call.tenant.sent()
 }
 
-// Released notes what it used.
+// Released records the usage of the attempt.
 func (t *try) Released(_ *sluice.Permit, _ bool, kind sluice.Kind, used sluice.Usage) {
 	if kind.Throttle() {
 		t.call.visit.throttled()
