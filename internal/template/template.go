@@ -32,7 +32,7 @@ func (l Limit) Error() string { return string(l) }
 // TooLong is the error of templates and functions whose text exceeds MaxBytes.
 const TooLong Limit = "makes a text longer than 64 MiB"
 
-const endless Limit = "takes more than 1000000 rounds for one row: does a loop not end?"
+const endless Limit = "loops more than 1000000 times for one row"
 
 // HTML is markup that a template of ParseHTML prints as it is.
 type HTML string
