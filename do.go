@@ -9,13 +9,14 @@ import (
 	"github.com/sluice-llm/sluice/internal/gate"
 )
 
-// Do runs fn under a permit until it succeeds or no retry can. It returns attempts, waits and usage.
+// Do calls fn until an attempt succeeds or no retry can succeed. Each attempt has a permit. Do returns the number of attempts, the waiting times and
+// the usage.
 //
-// fn makes one attempt and returns its outcome. It must not retry, and it must not keep the permit unless it returns
-// an Outcome with Open set. Then Do returns at once, and the reader of the body releases the permit.
+// fn makes one attempt, without retries, and returns the outcome. Do releases the permit. If fn returns an Outcome with Open set, Do returns
+// immediately, and the reader of the response body releases the permit.
 //
-// Do fails with a *CallError when it gives up, with ErrTooLarge when the call can never fit, with the context's error
-// when that ends first, or with ErrClosed. A panic in fn becomes a *CallError of kind Internal with its stack.
+// Do fails with a *CallError if it gives up, or with an error that wraps ErrTooLarge. If the wait ends early, Do returns the context's error,
+// ErrClosed, ErrWithdrawn or a *SlotTimeoutError. A panic in fn becomes a *CallError of kind Internal with the stack.
 func (s *Scheduler) Do(ctx context.Context, c Call, fn func(context.Context, *Permit) Outcome) (Tally, error) {
 	t := Tally{}
 	var y try
@@ -114,9 +115,9 @@ func (s *Scheduler) backoff(ctx context.Context, withdrawn <-chan struct{}, wait
 
 // PanicError is the error of an attempt that panicked.
 type PanicError struct {
-	Value any    // what panic was called with
-	Stack []byte // of the goroutine, as debug.Stack writes it
+	Value any    // argument of the call of panic
+	Stack []byte // stack of the goroutine that panicked, in the format of debug.Stack
 }
 
-// Error gives the panic's value and stack.
+// Error returns the value and the stack of the panic.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }

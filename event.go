@@ -6,25 +6,25 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Observer receives events in order, one at a time, under no lock. Observe must be quick: new calls wait while 1,000 events are
-// pending. Of the Scheduler it may call Snapshot, TryAcquire and Release, which do not wait.
+// Observer receives events in order, one at a time. The Scheduler holds no lock during Observe. Observe must return quickly: new calls
+// wait while about 1,000 events are pending. Observe may call Snapshot, TryAcquire and Release, because these methods do not wait.
 type Observer interface {
 	Observe(Event)
 }
 
-// ObserverFunc makes an Observer of a function.
+// ObserverFunc is a function that implements Observer.
 type ObserverFunc func(Event)
 
-// Observe calls f.
+// Observe calls f with the event.
 func (f ObserverFunc) Observe(e Event) { f(e) }
 
-// Snapshot is the state of a Scheduler at one instant.
+// Snapshot contains the state of a Scheduler at one time.
 type Snapshot struct {
-	At    time.Time             // by the local clock
-	Lanes []limits.LaneSnapshot // by name
-	Timer time.Time             // when the Scheduler next checks waiting calls; zero: no check is due
+	At    time.Time             // time of the snapshot, by the local clock
+	Lanes []limits.LaneSnapshot // states of the lanes, sorted by name
+	Timer time.Time             // time of the next check of waiting calls (zero: no check is scheduled)
 
-	Retrying int // calls of Do in backoff; no lane counts them
+	Retrying int // number of calls that Do delays before a retry; the lanes do not count these calls
 
 	Limits, Account Limits // configured limits of each lane, and of all lanes together
 }

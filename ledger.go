@@ -9,18 +9,18 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Ledger holds token buckets and slots that several Schedulers share. Methods are idempotent by ID, because the Scheduler
-// repeats requests whose reply is lost. A Scheduler has at most one Take of a lane under way, and sends earlier corrections
-// and settlements before it, so a Ledger may keep both until then.
+// Ledger stores token buckets and slots that several Schedulers share. Methods must be idempotent by ID, because the
+// Scheduler repeats a request if the reply is lost. A Scheduler has at most one Take per lane in progress. It sends
+// earlier corrections and settlements before a Take, so a Ledger may delay them until the Take.
 type Ledger interface {
-	// Take charges the longest prefix of asks that fits, and says how long the rest has to wait. A reply that is older than
-	// a permit may be must be an error instead.
+	// Take charges calls in order until one does not fit, and returns the wait of the remaining calls. If the reply
+	// arrives after the lifetime of its permits, Take must return an error.
 	Take(ctx context.Context, asks limits.Asks) (limits.Reply, error)
-	// Settle gives back the slot, and the unused part of the reserved amounts.
+	// Settle returns the slot of a permit and the unused part of the reserved cost.
 	Settle(ctx context.Context, s limits.Settlement) error
-	// Correct adapts a bucket, the concurrency and the pause to a response.
+	// Correct adjusts a token bucket, the concurrency and the pause of a lane to a response.
 	Correct(ctx context.Context, c limits.Correction) error
-	// Watch calls tell with changes of lanes until stop returns. If awake is true, a waiting lane should ask again.
+	// Watch calls tell after each change of a lane until stop returns. If awake is true, the Scheduler should repeat Take for the lane.
 	Watch(tell func(lane string, n limits.LaneState, awake bool)) (stop func())
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Permit is a slot and its cost, held while one attempt runs. Release it exactly once.
+// Permit grants one attempt a slot and reserves the cost of the call. Release each permit exactly once.
 type Permit struct {
 	s       *Scheduler
 	ticket  *gate.Ticket // used again for another call once it is released: id tells
@@ -35,27 +35,28 @@ const (
 	settled // the permit came back without
 )
 
-// Holder is notified when the request of a permit is sent and when the permit is released, under no lock. It must be quick.
+// Holder receives notifications when a permit's request is sent and when the permit is released. The Scheduler holds no lock during these calls. The
+// methods must return quickly.
 type Holder interface {
-	// Sent is called once for a call that leaves, with the instant: by Permit.Sent, or else by the release, with when the
-	// permit was granted.
+	// Sent is called once if the request is sent: by Permit.Sent, or otherwise during the release. If Permit.Sent is
+	// not called, at is the time of the grant.
 	Sent(p *Permit, at time.Time)
-	// Released is called once, before another call may have the slot: with whether the request was sent, the kind of its
-	// outcome, and its usage, as far as the response states it.
+	// Released is called once, before another call can receive the slot. left reports whether the request was sent.
+	// used is the usage that the response stated, or zero.
 	Released(p *Permit, left bool, kind Kind, used Usage)
 }
 
-// SetHolder has h notified of the permit from now on. The goroutine that acquired the permit calls it before others have it.
+// SetHolder sets the holder that receives notifications about the permit. Call it before other goroutines use the permit.
 func (p *Permit) SetHolder(h Holder) { p.holder = h }
 
-// Holder returns the holder that SetHolder set, or nil.
+// Holder returns the holder of the permit, or nil if SetHolder was not called.
 func (p *Permit) Holder() Holder { return p.holder }
 
-// Waited is how long the call waited for this permit.
+// Waited returns the time that the call waited for this permit.
 func (p *Permit) Waited() time.Duration { return p.waited }
 
-// ReleaseIfLost lets the garbage collector release the permit if no other goroutine can, so that its slot is not lost. The
-// caller must not keep the permit.
+// ReleaseIfLost makes the garbage collector release the permit if no goroutine can reach the permit. The caller must
+// not keep a reference to the permit.
 func (p *Permit) ReleaseIfLost() {
 	twin := &Permit{s: p.s, ticket: p.ticket, id: p.id, attempt: p.attempt, call: p.call, lane: p.lane,
 		granted: p.granted, waited: p.waited, holder: p.holder}
@@ -75,16 +76,16 @@ func forgotten(twin *Permit) {
 	}
 }
 
-// Attempt is the number of the attempt that this permit is for, from 1. A throttled try does not count.
+// Attempt returns the number of this attempt, from 1. Rate-limited attempts do not count.
 func (p *Permit) Attempt() int { return p.attempt }
 
-// Last says that the call has no attempt after this one: a failure ends it, a throttled try aside.
+// Last reports whether the call has no further attempt if this attempt fails. After a rate limit, the call may still retry.
 func (p *Permit) Last() bool { return p.attempt >= p.s.cfg.Attempts }
 
 // heldLocked reports whether the permit was not given back yet.
 func (p *Permit) heldLocked() bool { return p.ticket.ID == p.id && p.ticket.Granted() }
 
-// Sent marks the instant at which the request leaves. Without it, that is when the permit was granted.
+// Sent records the current time as the send time of the request. Without this call, the send time is the time of the grant.
 func (p *Permit) Sent() {
 	s := p.s
 	s.mu.Lock()
@@ -99,8 +100,7 @@ func (p *Permit) Sent() {
 	}
 }
 
-// Answered reports the limits in the headers of a successful response before its body arrives, which may take long. Release may
-// report them again.
+// Answered reports the limits in the headers of a successful response before its body arrives. Release may report the same limits again.
 func (p *Permit) Answered(readings []limits.Reading) {
 	s := p.s
 	s.mu.Lock()
@@ -110,10 +110,10 @@ func (p *Permit) Answered(readings []limits.Reading) {
 	s.unlockAndFlush()
 }
 
-// Release gives the permit back with what the attempt came to. A second Release panics and names the permit.
+// Release returns the slot of the permit and reports the outcome of the attempt. A second Release of the same permit panics.
 func (p *Permit) Release(o Outcome) { p.release(&o, nil) }
 
-// TryRelease is Release that returns false where the permit was given back already.
+// TryRelease releases the permit like Release. It returns false if the permit was released before.
 func (p *Permit) TryRelease(o Outcome) bool {
 	_, _, ok := p.tryRelease(&o, nil)
 	return ok

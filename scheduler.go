@@ -12,50 +12,50 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Config shapes a Scheduler. The zero value starts from nothing and learns the limits.
+// Config configures a Scheduler. The zero value sets no limits, and the Scheduler learns the limits from responses.
 type Config struct {
-	// Name tells this account from others in the state directory, events and errors, such as the base URL with a
-	// hash of the key. Never the key itself.
+	// Name identifies the account in the state directory, in events and in errors. Use, for example, the base URL with
+	// a hash of the key. Do not use the key itself.
 	Name string
 
-	// Limits are ceilings for each lane: the Scheduler never exceeds them, even if it learns higher limits.
+	// Limits are the configured ceilings of each lane. The Scheduler never exceeds them, even if it learns higher limits.
 	Limits Limits
 
-	// Account are ceilings for all lanes together, beside each lane's own.
+	// Account contains the configured ceilings of all lanes together. The ceilings of each lane apply too.
 	Account Limits
 
-	// Start are limits believed at first, for example from an earlier run or a registry. Headers and rejections
-	// correct them both ways.
+	// Start contains initial estimates of the limits, for example from an earlier run. Headers and rejections raise or
+	// lower the estimates.
 	Start Limits
 
-	// Charge says how the provider counts tokens.
+	// Charge is the way in which the provider counts tokens (default ChargeDeclared).
 	Charge limits.Charge
 
-	// CountsCached says that, with ChargeActual, input read from a prompt cache counts against the token limits. It does
-	// not with Anthropic.
+	// CountsCached specifies whether input from a prompt cache counts against the token limits (default false, as with
+	// Anthropic). It applies only with ChargeActual.
 	CountsCached bool
 
-	// Attempts is how often a call is tried at most, throttled tries aside. Default 6.
+	// Attempts is the maximum number of attempts per call, without rate-limited attempts (default 6).
 	Attempts int
 
-	// MaxThrottles is the number of times that one call may be throttled before it is given up: 2 means at the third time. Negative means at
-	// the first. Default 20, and not within 10 minutes after the first of them.
+	// MaxThrottles is the maximum number of rate-limited attempts that a call survives. If negative, the first such attempt
+	// ends the call. By default, a call ends after 20 rate-limited attempts, but not within 10 minutes after the first one.
 	MaxThrottles int
 
-	// Weights are the tenants' shares relative to each other. A tenant that is not named has 1.
+	// Weights contains the relative shares of the tenants by name. A tenant without an entry has the weight 1.
 	Weights map[string]float64
 
-	// Observer, if set, receives every event.
+	// Observer receives every event of the Scheduler. If nil, the Scheduler reports no events.
 	Observer Observer
 
-	// Ledger holds the budgets where several processes share them. Nil: this process alone.
+	// Ledger stores the token buckets and slots that several processes share. If nil, the Scheduler shares nothing.
 	Ledger Ledger
 
-	// StateDir is where day counters, learned limits and pauses of each lane are kept between processes. Empty: nowhere.
+	// StateDir is the directory where day counters, learned limits and cooldowns outlive the process. If empty, no state is stored.
 	StateDir string
 
-	// IgnorePauses ignores the limits that earlier processes learned and their pauses. Configured limits and limits per day still count the
-	// requests of those processes.
+	// IgnorePauses ignores the learned limits and the cooldowns of earlier processes. Configured limits and limits per
+	// day still count the requests of those processes.
 	IgnorePauses bool
 }
 
@@ -89,7 +89,7 @@ type Scheduler struct {
 	store  *store  // nil: nothing outlives the process
 }
 
-// New returns a Scheduler, or an error that names the field of cfg that is wrong.
+// New returns a Scheduler. If a field of cfg is invalid, the error names the field.
 func New(cfg Config) (*Scheduler, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -149,14 +149,14 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Acquire waits until the call may be sent. It fails with the context's error, with ErrClosed, or with ErrTooLarge
-// when the call is larger than the whole of a limit.
+// Acquire waits until the call may be sent, and returns a permit. It fails with the context's error, ErrClosed,
+// ErrWithdrawn, a *SlotTimeoutError, or an error that wraps ErrTooLarge.
 func (s *Scheduler) Acquire(ctx context.Context, c Call) (*Permit, error) {
 	return s.acquire(ctx, &c, &try{})
 }
 
-// TryAcquire returns a permit if the call may be sent now, and nil otherwise. With a shared ledger, which answers
-// later, it is always nil.
+// TryAcquire returns a permit if the call may be sent immediately, and nil otherwise. With a shared Ledger, it always
+// returns nil.
 func (s *Scheduler) TryAcquire(c Call) *Permit {
 	if s.remote != nil {
 		return nil
@@ -391,7 +391,7 @@ func (s *Scheduler) tick() {
 	s.unlockAndFlush()
 }
 
-// Snapshot returns the state of all lanes.
+// Snapshot returns the current state of all lanes.
 func (s *Scheduler) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -420,8 +420,8 @@ func (s *Scheduler) sayClosedLocked() {
 	}
 }
 
-// Close ends all waiting with ErrClosed, writes the lanes' state, and waits for what the Scheduler started. Permits in
-// use may still be released. It is safe to call twice, but not from the Observer.
+// Close makes waiting calls fail with ErrClosed, stores the state of the lanes, and waits until all goroutines of the
+// Scheduler finish. Permits in use may still be released. Close may be called twice, but not from the Observer.
 func (s *Scheduler) Close() error {
 	s.mu.Lock()
 	if s.ended {

@@ -58,15 +58,15 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Types of package limits that every program needs. Their documentation is there.
+// These types are aliases. Package limits documents them.
 type (
-	Call    = limits.Call    // one call: its lane, tenant, priority and expected cost
+	Call    = limits.Call    // the lane, tenant, priority and expected cost of a call
 	Outcome = limits.Outcome // the result of one attempt
-	Kind    = limits.Kind    // the meaning of a response
-	Limits  = limits.Limits  // limits of requests and tokens per minute or day, and of concurrency
-	Cost    = limits.Cost    // the tokens that a call is expected to use
-	Usage   = limits.Usage   // the tokens that a call used
-	Event   = limits.Event   // an event of a Scheduler
+	Kind    = limits.Kind    // the category of an outcome, for example RateLimit
+	Limits  = limits.Limits  // rate limits per minute or day, and the maximum concurrency
+	Cost    = limits.Cost    // the expected tokens of a call
+	Usage   = limits.Usage   // the used tokens of a call
+	Event   = limits.Event   // an event that an Observer receives
 )
 
 // Kinds of outcome. Package limits documents them.
@@ -90,29 +90,29 @@ const (
 	Internal       = limits.Internal
 )
 
-// ErrClosed is returned by calls on a Scheduler that was closed.
+// ErrClosed is returned by the methods of a Scheduler after Close.
 var ErrClosed = errors.New("scheduler is closed")
 
-// ErrTooLarge is wrapped by the error of a call that is larger than the whole of a limit.
+// ErrTooLarge is wrapped in the error of a call whose cost exceeds an entire rate limit.
 var ErrTooLarge = errors.New("request is larger than the whole limit")
 
-// ErrWithdrawn is returned by a call whose Withdrawn was closed while it waited.
+// ErrWithdrawn is returned for a waiting call if its channel Call.Withdrawn is closed.
 var ErrWithdrawn = errors.New("call was withdrawn")
 
-// ErrSlotTimeout is matched by a *SlotTimeoutError.
+// ErrSlotTimeout is the target for errors.Is that matches a *SlotTimeoutError.
 var ErrSlotTimeout = errors.New("no slot in time")
 
-// SlotTimeoutError is returned for a call that got no permit within its MaxWait. The deadline of a context is another
-// error: context.DeadlineExceeded.
+// SlotTimeoutError is returned for a call that receives no permit within Call.MaxWait. If the context's deadline passes
+// first, the error is context.DeadlineExceeded.
 type SlotTimeoutError struct {
-	Call     string        // Call.ID
-	Lane     string        // Call.Lane
-	Member   string        // Call.Member
-	Wait     time.Duration // how long it waited
-	Position int           // its place among the waiting calls of the lane, from 1; 0: unknown
+	Call     string        // identifier of the call (Call.ID)
+	Lane     string        // lane of the call (Call.Lane)
+	Member   string        // pool member that makes the call (Call.Member)
+	Wait     time.Duration // time that the call waited
+	Position int           // position of the call in the queue of the lane, from 1 (0: unknown)
 }
 
-// Error returns the member, the call, its wait and its place.
+// Error returns a message with the member, the call, the wait and the position.
 func (e *SlotTimeoutError) Error() string {
 	whose := fmt.Sprintf("call %q", e.Call)
 	switch {
@@ -127,13 +127,13 @@ func (e *SlotTimeoutError) Error() string {
 // Is reports whether target is ErrSlotTimeout.
 func (e *SlotTimeoutError) Is(target error) bool { return target == ErrSlotTimeout }
 
-// CallError is the error of a call that Do gave up on. It unwraps to the error of the last attempt.
+// CallError is the error of a call that Do gave up on. The error unwraps to the error of the last attempt.
 type CallError struct {
-	Outcome       // the last attempt's
-	Tally   Tally // over all attempts
+	Outcome       // outcome of the last attempt
+	Tally   Tally // attempts, waiting times and usage of the call
 }
 
-// Error returns the reason and the number of attempts.
+// Error returns the reason of the failure and the number of attempts.
 func (e *CallError) Error() string {
 	msg := e.Reason()
 	if e.Tally.Tries() <= 1 {
@@ -142,7 +142,7 @@ func (e *CallError) Error() string {
 	return fmt.Sprintf("%s (attempts: %d, throttled: %d)", msg, e.Tally.Attempts, e.Tally.Throttles)
 }
 
-// Reason returns why the last attempt failed.
+// Reason returns the reason why the last attempt failed.
 func (e *CallError) Reason() string {
 	msg := e.Kind.String()
 	if e.Err != nil {
@@ -154,33 +154,33 @@ func (e *CallError) Reason() string {
 	return msg
 }
 
-// Is reports whether the call can never fit, for ErrTooLarge.
+// Is reports whether target is ErrTooLarge and the request exceeds an entire rate limit.
 func (e *CallError) Is(target error) bool { return target == ErrTooLarge && e.TooLarge }
 
-// Unwrap returns the last attempt's error.
+// Unwrap returns the error of the last attempt.
 func (e *CallError) Unwrap() error { return e.Err }
 
-// Tally counts the attempts of a call, and their time and usage.
+// Tally contains the number of attempts of a call, the waiting times and the usage.
 type Tally struct {
-	Attempts  int // attempts, rate-limited ones excluded
-	Throttles int // rate-limited attempts
+	Attempts  int // number of attempts, without rate-limited attempts
+	Throttles int // number of rate-limited attempts
 
-	Queued   time.Duration // in the queue and for token buckets
-	Cooldown time.Duration // while the whole lane paused
-	Backoff  time.Duration // before its own retries
-	Latency  time.Duration // of the last attempt, from send to release
+	Queued   time.Duration // waiting time in the queue, including waits for token buckets
+	Cooldown time.Duration // waiting time during cooldowns of the lane
+	Backoff  time.Duration // waiting time before retries of this call
+	Latency  time.Duration // duration of the last attempt, from send to release
 
-	Usage    Usage // over all attempts
-	HasUsage bool  // a response stated some of it
+	Usage    Usage // total usage of all attempts
+	HasUsage bool  // true if at least one response stated its usage
 }
 
-// Tries returns the number of requests that were sent.
+// Tries returns the number of all attempts, including rate-limited attempts.
 func (t Tally) Tries() int { return t.Attempts + t.Throttles }
 
-// Wait returns the sum of the waits.
+// Wait returns the total waiting time: the sum of Queued, Cooldown and Backoff.
 func (t Tally) Wait() time.Duration { return t.Queued + t.Cooldown + t.Backoff }
 
-// Add returns the sum of two tallies of one call. Latency is the later one.
+// Add returns the sum of two tallies of the same call. The sum has the Latency of next if next contains attempts.
 func (t Tally) Add(next Tally) Tally {
 	if next.Tries() > 0 {
 		t.Latency = next.Latency

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// SetLimits replaces the ceilings of Config.Limits, which apply to each lane, and of Config.Account, which apply to all lanes
-// together. Calls in flight continue. A removed ceiling stays as a belief, which headers and rejections correct. SetLimits
-// fails, and changes nothing, for limits that New would refuse.
+// SetLimits replaces Config.Limits (for each lane) and Config.Account (for all lanes together). Requests in flight
+// continue. A removed ceiling becomes an estimate, which headers and rejections correct. If a limit is invalid,
+// SetLimits returns an error and changes nothing.
 func (s *Scheduler) SetLimits(limits, account Limits) error {
 	if err := limits.Check(); err != nil {
 		return fmt.Errorf("limits: %w", err)
@@ -21,9 +21,9 @@ func (s *Scheduler) SetLimits(limits, account Limits) error {
 	return s.change(func(now time.Time) { s.gate.SetLimits(now, limits, account) })
 }
 
-// SetPublished sets the limits that the provider publishes for the account, by lane, as package provider reads them. They are in force in
-// place of Config.Start and of limits that an earlier process learned. Configured limits precede them, and responses correct them. It fails,
-// and changes nothing, for limits that New would refuse.
+// SetPublished sets the limits that the provider publishes for the account, by lane. Published limits replace
+// Config.Start and limits learned by an earlier process. Configured limits take precedence, and responses correct
+// published limits. If a limit is invalid, SetPublished returns an error and changes nothing.
 func (s *Scheduler) SetPublished(byLane map[string]Limits) error {
 	for lane, l := range byLane {
 		if err := l.Check(); err != nil {
@@ -34,8 +34,8 @@ func (s *Scheduler) SetPublished(byLane map[string]Limits) error {
 	return s.change(func(now time.Time) { s.gate.SetPublished(now, byLane) })
 }
 
-// SetWeights replaces the tenants' shares of Config.Weights. Calls in flight continue. It fails, and changes nothing, for
-// weights that New would refuse.
+// SetWeights replaces Config.Weights, the relative shares of the tenants. Requests in flight continue. If a weight is
+// invalid, SetWeights returns an error and changes nothing.
 func (s *Scheduler) SetWeights(weights map[string]float64) error {
 	if err := checkWeights(weights); err != nil {
 		return fmt.Errorf("weights%w", err)
@@ -55,19 +55,19 @@ func checkWeights(weights map[string]float64) error {
 	return nil
 }
 
-// Pause stops the sending of calls in all lanes until Resume. Calls in flight continue; new calls wait. It is safe to
-// call twice, and fails only with ErrClosed.
+// Pause stops sending in all lanes until Resume. Requests in flight continue, and new calls wait. Pause may be called
+// twice. It returns ErrClosed if the Scheduler is closed.
 func (s *Scheduler) Pause() error {
 	return s.change(func(now time.Time) { s.gate.Hold(now, true) })
 }
 
-// Resume ends a Pause.
+// Resume ends a Pause. It returns ErrClosed if the Scheduler is closed.
 func (s *Scheduler) Resume() error {
 	return s.change(func(now time.Time) { s.gate.Hold(now, false) })
 }
 
-// PauseLane pauses a lane for a rejection outside of its calls, for example of a probe or an earlier run. It acts as if a call
-// had met it: the pause lasts for o.Wait or until o.Until, and if o has neither, the Scheduler chooses. o's kind is a throttle.
+// PauseLane pauses a lane for a rejection outside its calls, for example of a probe or in an earlier run. The pause lasts for o.Wait or
+// until o.Until. If both are zero, the Scheduler chooses the duration. If o.Kind is not a throttle kind, PauseLane returns an error.
 func (s *Scheduler) PauseLane(lane string, o Outcome) error {
 	if !o.Kind.Throttle() {
 		return fmt.Errorf("kind %s pauses no lane", o.Kind)
@@ -89,9 +89,9 @@ func (s *Scheduler) change(what func(now time.Time)) error {
 	return nil
 }
 
-// Delay is how long a call that asked now would wait for its permit, as far as is known: those that wait in its lane go
-// first, with the costs and times that are usual there. A paused Scheduler says the longest Duration there is. It is for
-// choosing among Schedulers; only Acquire can promise anything.
+// Delay returns the estimated wait of a new call for a permit. It assumes typical costs and durations for the waiting
+// calls of the lane. While the Scheduler is paused, Delay returns the maximum time.Duration. Use Delay to choose among
+// Schedulers: the estimate is not a guarantee.
 func (s *Scheduler) Delay(c Call) time.Duration {
 	if s.store != nil {
 		s.store.open(c.Lane)
@@ -101,9 +101,8 @@ func (s *Scheduler) Delay(c Call) time.Duration {
 	return s.gate.Delay(time.Now(), &c)
 }
 
-// Earliest is how long a call that asked now would wait at least for its permit, as far as is known, even if it went before all
-// that wait: until its lane's pause ends and the limits hold its cost. Unlike Delay it guesses nothing of other calls, and
-// ignores a Pause, whose end is unknown.
+// Earliest returns the minimum wait of a new call for a permit, even ahead of all waiting calls. The wait ends when the
+// lane's cooldown is over and the limits permit the cost. Unlike Delay, Earliest ignores other calls and a Pause.
 func (s *Scheduler) Earliest(c Call) time.Duration {
 	if s.store != nil {
 		s.store.open(c.Lane)

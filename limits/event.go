@@ -4,95 +4,95 @@ import (
 	"time"
 )
 
-// EventType is the type of an Event. Its text is a name such as slot_acquired.
+// EventType is the type of an Event. The text form is a name such as slot_acquired.
 type EventType string
 
 // Types of event.
 const (
-	EventStarted EventType = "scheduler_started" // Slots is the configured concurrency, if there is one
-	EventClosed  EventType = "scheduler_closed"
+	EventStarted EventType = "scheduler_started" // a Scheduler started; Slots is the configured concurrency (0: not configured)
+	EventClosed  EventType = "scheduler_closed"  // a Scheduler was closed
 
-	EventMemberRegistered EventType = "member_registered" // Member makes calls from now on
-	EventMemberClosed     EventType = "member_closed"
+	EventMemberRegistered EventType = "member_registered" // a member was registered in a pool
+	EventMemberClosed     EventType = "member_closed"     // a member of a pool was closed
 
-	EventCheckpointSaved   EventType = "checkpoint_saved"   // of Member
-	EventCheckpointLoaded  EventType = "checkpoint_loaded"  // of Member
-	EventCheckpointDamaged EventType = "checkpoint_damaged" // Member's newest checkpoint cannot be read; Outcome.Err says why
+	EventCheckpointSaved   EventType = "checkpoint_saved"   // a member's checkpoint was saved
+	EventCheckpointLoaded  EventType = "checkpoint_loaded"  // a member's checkpoint was loaded
+	EventCheckpointDamaged EventType = "checkpoint_damaged" // a member's newest checkpoint cannot be read; Outcome.Err is the reason
 
-	EventSlotWaiting   EventType = "slot_waiting"   // a call waits for its permit
-	EventSlotAcquired  EventType = "slot_acquired"  // a call has its permit; Wait is how long it waited
-	EventSlotReleased  EventType = "slot_released"  // an attempt ended; Outcome is its result
-	EventSlotCancelled EventType = "slot_cancelled" // a call stopped waiting
+	EventSlotWaiting   EventType = "slot_waiting"   // a call waits for a permit
+	EventSlotAcquired  EventType = "slot_acquired"  // a call received a permit; Wait is the time that the call waited
+	EventSlotReleased  EventType = "slot_released"  // an attempt finished; Outcome is the result
+	EventSlotCancelled EventType = "slot_cancelled" // a call stopped waiting for a permit
 
-	EventThrottled     EventType = "throttled"      // the provider asked to slow down; Wait is the backoff of this call, if any
-	EventAttemptFailed EventType = "attempt_failed" // an attempt failed; Wait is the time to the next one, 0 if there is none
-	EventGaveUp        EventType = "gave_up"        // Do gave up on a call
+	EventThrottled     EventType = "throttled"      // an attempt was rate-limited; Wait is the backoff of this call, if any
+	EventAttemptFailed EventType = "attempt_failed" // an attempt failed; Wait is the time until the retry (0: no retry)
+	EventGaveUp        EventType = "gave_up"        // Scheduler.Do gave up on a call
 
-	EventCooldownStarted EventType = "cooldown_started" // a lane pauses until Until
-	EventCooldownEnded   EventType = "cooldown_ended"   // the pause is over, and an accepted request proved it
+	EventCooldownStarted EventType = "cooldown_started" // a lane pauses until the time in Until
+	EventCooldownEnded   EventType = "cooldown_ended"   // the cooldown of a lane ended, confirmed by an accepted request
 	EventLimitsChanged   EventType = "limits_changed"   // a limit of a lane was learned, corrected or configured
 	EventBreaker         EventType = "breaker"          // the circuit breaker of a lane opened (Until is set) or closed
-	EventPaused          EventType = "paused"           // Scheduler.Pause: no lane sends
-	EventResumed         EventType = "resumed"          // Scheduler.Resume
-	EventShared          EventType = "shared"           // another process uses the lane too: together they may exceed its limits
+	EventPaused          EventType = "paused"           // Scheduler.Pause stopped all lanes
+	EventResumed         EventType = "resumed"          // Scheduler.Resume ended the pause of all lanes
+	EventShared          EventType = "shared"           // another process uses the same lane; together the processes may exceed the limits
 
-	EventItemDone EventType = "item_done" // a program above the Scheduler, such as a batch, recorded a result
+	EventItemDone EventType = "item_done" // a program that uses the Scheduler, such as a batch, recorded a result
 )
 
-// Event is something that happened in a Scheduler. Only the fields that its type mentions are set.
+// Event describes a change in a Scheduler, a pool or a batch. Each type of event sets only some of the fields.
 type Event struct {
-	Type      EventType
-	At        time.Time
-	Account   string // Config.Name of the Scheduler
-	Member    string
-	Lane      string
-	Tenant    string
-	Call      string        // Call.ID
-	Attempt   int           // of the call, from 1; of a recorded item: the number of attempts
-	Throttles int           // of a recorded item
-	Wait      time.Duration // how long the call waited, or has to wait
-	Latency   time.Duration // of the attempt, from sending to release
-	Until     time.Time     // the end of what started
-	Dimension Dimension     // the limit; for a slot, the limit that held it back: AnyDimension is a pause, or nothing
-	Limit     int64         // the value of that limit, per window
-	Source    Source        // the source of that value
-	Outcome   Outcome
-	Finish    string  // why the model stopped, of a recorded item
-	Cost      float64 // in US dollars, of a recorded item; 0: unknown
-	Estimated float64 // the part of Cost that is an estimate
-	Reused    bool    // the recorded item needed no call, because its result was known
-	InFlight  int     // requests in flight in the lane, after the event
-	Slots     int     // the concurrency of the lane
-	Waiting   int     // calls that wait in the lane
+	Type      EventType     // type of the event
+	At        time.Time     // time of the event
+	Account   string        // Config.Name of the Scheduler
+	Member    string        // identifier of the pool member
+	Lane      string        // lane of the call
+	Tenant    string        // tenant of the call
+	Call      string        // identifier of the call (Call.ID)
+	Attempt   int           // number of the attempt, from 1; for a recorded item, the number of attempts
+	Throttles int           // number of rate-limited attempts, for a recorded item
+	Wait      time.Duration // time that the call waited or must wait
+	Latency   time.Duration // duration of the attempt, from send to release
+	Until     time.Time     // end of the cooldown, or of the breaker's pause
+	Dimension Dimension     // dimension of the limit; for a slot, the limit that delayed the call (AnyDimension: a pause, or no delay)
+	Limit     int64         // value of the limit, per window of the dimension
+	Source    Source        // source of the limit's value
+	Outcome   Outcome       // result of the attempt
+	Finish    string        // reason why the model stopped, for a recorded item
+	Cost      float64       // cost in USD, for a recorded item (0: unknown)
+	Estimated float64       // estimated part of Cost, in USD
+	Reused    bool          // true if the recorded item needed no request because its result was known
+	InFlight  int           // requests in flight in the lane after the event
+	Slots     int           // maximum concurrency of the lane
+	Waiting   int           // number of calls that wait in the lane
 }
 
-// LaneSnapshot is the state of one lane.
+// LaneSnapshot contains the state of one lane.
 type LaneSnapshot struct {
-	Lane      string
-	InFlight  int                          // requests in flight
-	Waiting   int                          // calls that wait
-	Slots     int                          // the concurrency now
-	Oldest    time.Time                    // when the oldest request in flight was sent; zero: none is in flight
-	Until     time.Time                    // the end of the pause; zero or past: the lane does not pause
-	Held      bool                         // Scheduler.Pause holds the lane
-	Probing   bool                         // after a pause, the lane sends only a few requests until one is accepted
-	Pause     Kind                         // why the lane pauses; ServerError: the circuit breaker is open
-	Blocked   bool                         // something holds the next call back
-	Binding   Dimension                    // the limit that does; AnyDimension: a pause
-	Bound     [NumDimensions]time.Duration // for how long each limit has held calls back; AnyDimension: the pauses
-	Budgets   []BucketSnapshot
-	Throttles int // attempts that were throttled, since the start
-	Granted   int // permits, since the start
+	Lane      string                       // name of the lane
+	InFlight  int                          // number of requests in flight
+	Waiting   int                          // number of calls that wait for a permit
+	Slots     int                          // current maximum concurrency
+	Oldest    time.Time                    // send time of the oldest request in flight (zero: no request is in flight)
+	Until     time.Time                    // end of the cooldown (zero or past: no cooldown)
+	Held      bool                         // true while Scheduler.Pause stops the lane
+	Probing   bool                         // true while the lane sends only a few test requests after a cooldown
+	Pause     Kind                         // cause of the cooldown (ServerError: the circuit breaker is open)
+	Blocked   bool                         // true if a limit or a pause delays the next call
+	Binding   Dimension                    // limit that delays the next call (AnyDimension: a pause)
+	Bound     [NumDimensions]time.Duration // total time for which each limit delayed calls (AnyDimension: pauses)
+	Budgets   []BucketSnapshot             // states of the token buckets
+	Throttles int                          // number of rate-limited attempts since the start
+	Granted   int                          // number of permits since the start
 }
 
-// BucketSnapshot is the token bucket that models one limit, in requests or tokens.
+// BucketSnapshot contains the state of the token bucket for one limit, in requests or tokens.
 type BucketSnapshot struct {
-	Dimension Dimension
-	Limit     int64 // per minute or day
-	Source    Source
-	Shared    bool    // a Ledger holds the bucket, so that Level is unknown here
-	Level     float64 // the fill now; negative is a debt
-	Cap       float64 // the size of the bucket
-	Spent     float64 // since the start, rejected requests included
-	Claims    Claims
+	Dimension Dimension // dimension of the limit
+	Limit     int64     // value of the limit, per minute or day
+	Source    Source    // source of the limit's value
+	Shared    bool      // true if a Ledger stores the bucket, so that Level is unknown
+	Level     float64   // current level of the bucket (negative: a debt)
+	Cap       float64   // capacity of the bucket
+	Spent     float64   // amount used since the start, including rejected requests
+	Claims    Claims    // values of the limit from different sources
 }

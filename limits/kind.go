@@ -4,30 +4,30 @@ import (
 	"fmt"
 )
 
-// Kind is the meaning of a response, which decides what follows. Throttle kinds pause the lane and spend no attempt, transient kinds
-// are retried and spend one, fatal kinds end a run, and the others fail their call. The zero value is OK. Its text is a name such as
-// rate_limit.
+// Kind classifies the result of an attempt. Throttle kinds pause the lane and do not count as attempts. Transient kinds
+// cause a retry. Fatal kinds end a run. All other kinds fail the call. The zero value is OK. The text form is a name
+// such as rate_limit.
 type Kind uint8
 
-// Kinds.
+// Kinds of outcome.
 const (
-	OK             Kind = iota
-	RateLimit           // the provider asks the client to slow down: a throttle
-	Overloaded          // the provider has no capacity (529, or a 503 that says so): a throttle
-	QuotaExhausted      // no credit remains, or a spending cap is reached: fatal
-	UsageWindow         // the allowance of a day, a week or a plan is used until it is reset: a throttle
-	Timeout             // no response within the time of the attempt: transient
-	Network             // the connection was refused, reset or cut: transient
-	Auth                // the provider rejected the key: fatal
-	BadRequest          // the request is wrong
-	ContextLength       // the request is larger than the context of the model or than a whole limit
-	ContentFilter       // rejected for its content
-	Rejected            // not permitted: the model, a feature or the region (403)
-	Blocked             // a page of a firewall or proxy in place of a response
-	ServerError         // any other status from 500: transient
-	InvalidOutput       // the response broke a schema or a rule of the program: transient
-	CommandFailed       // a command failed for a reason of its own: transient
-	Internal            // a fault of the program, such as a function that panicked
+	OK             Kind = iota // the provider accepted the request
+	RateLimit                  // the provider asks the client to slow down (throttle)
+	Overloaded                 // the provider has no capacity: 529, or 503 with such a message (throttle)
+	QuotaExhausted             // the account has no credit, or reached its spending cap (fatal)
+	UsageWindow                // the allowance of a day, a week or a plan is used up until its reset (throttle)
+	Timeout                    // no response arrived within the time limit of the attempt (transient)
+	Network                    // the connection was refused, reset or interrupted (transient)
+	Auth                       // the provider rejected the key (fatal)
+	BadRequest                 // the request is invalid
+	ContextLength              // the request exceeds the model's context or an entire rate limit
+	ContentFilter              // the provider rejected the content of the request
+	Rejected                   // the model, a feature or the region is not permitted (403)
+	Blocked                    // a firewall or a proxy sent a page in place of a response
+	ServerError                // any other response with status 500 or higher (transient)
+	InvalidOutput              // the response violates a schema or a rule of the program (transient)
+	CommandFailed              // a command failed, but not because of the provider (transient)
+	Internal                   // an error in the program, such as a panic
 	numKinds
 )
 
@@ -37,7 +37,7 @@ var kindNames = [numKinds]string{
 	"command_failed", "internal",
 }
 
-// String returns the kind's name, as files and metrics spell it.
+// String returns the name of the kind, as in files and metrics.
 func (k Kind) String() string {
 	if k < numKinds {
 		return kindNames[k]
@@ -45,10 +45,10 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// MarshalText writes the kind's name.
+// MarshalText returns the name of the kind.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText reads the kind's name.
+// UnmarshalText sets the kind by its name. An unknown name is an error.
 func (k *Kind) UnmarshalText(b []byte) error {
 	for i, name := range kindNames {
 		if name == string(b) {
@@ -59,34 +59,34 @@ func (k *Kind) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown kind %q", b)
 }
 
-// Throttle reports whether the provider asks the client to slow down. Such a response spends no attempt.
+// Throttle reports whether the provider asks the client to slow down. Such a response does not count as an attempt.
 func (k Kind) Throttle() bool {
 	return k == RateLimit || k == Overloaded || k == UsageWindow
 }
 
-// Transient reports whether a retry may succeed. It spends an attempt.
+// Transient reports whether a retry may succeed. Such a result counts as an attempt.
 func (k Kind) Transient() bool {
 	return k == Timeout || k == Network || k == ServerError || k == InvalidOutput || k == CommandFailed
 }
 
-// Fatal reports whether every further call of the account will fail too.
+// Fatal reports whether all further calls of the account will fail too.
 func (k Kind) Fatal() bool { return k == QuotaExhausted || k == Auth }
 
-// Scope is what a rejection claims to be about, beyond its Kind. One response proves nothing about more than its request.
+// Scope is the extent of a rejection, such as a model or a key, as the response states it. One response is evidence only about its own request.
 type Scope uint8
 
 // Scopes, from the smallest to the largest.
 const (
-	ScopeRequest Scope = iota
-	ScopeModel
-	ScopeKey
-	ScopeUpstream // the account, with all of its keys
-	ScopeNetwork
+	ScopeRequest  Scope = iota // only this request
+	ScopeModel                 // all requests to the model
+	ScopeKey                   // all requests with the key
+	ScopeUpstream              // the account with all its keys
+	ScopeNetwork               // the connection to the provider
 )
 
 var scopeNames = [...]string{"request", "model", "key", "upstream", "network"}
 
-// String returns the scope's name, such as request.
+// String returns the name of the scope, such as request.
 func (s Scope) String() string {
 	if int(s) < len(scopeNames) {
 		return scopeNames[s]
@@ -94,10 +94,10 @@ func (s Scope) String() string {
 	return fmt.Sprintf("scope(%d)", uint8(s))
 }
 
-// MarshalText writes the scope's name.
+// MarshalText returns the name of the scope.
 func (s Scope) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads the scope's name.
+// UnmarshalText sets the scope by its name. An unknown name is an error.
 func (s *Scope) UnmarshalText(b []byte) error {
 	for i, name := range scopeNames {
 		if name == string(b) {
@@ -111,18 +111,18 @@ func (s *Scope) UnmarshalText(b []byte) error {
 // Charge is the way in which a provider counts the tokens of a request against its limits.
 type Charge uint8
 
-// Ways to count tokens.
+// Ways in which providers count tokens.
 const (
-	// ChargeDeclared counts max(input, max_tokens) when the request arrives and refunds nothing (OpenAI, Azure, Bedrock).
+	// ChargeDeclared counts max(input, max_tokens) when the request arrives, and refunds no tokens (OpenAI, Azure, Bedrock).
 	ChargeDeclared Charge = iota
-	// ChargeActual counts input when the request arrives and output as it is produced (Anthropic, xAI).
+	// ChargeActual counts input tokens when the request arrives, and output tokens during generation (Anthropic, xAI).
 	ChargeActual
 	numCharges
 )
 
 var chargeNames = [numCharges]string{"declared", "actual"}
 
-// String returns the charge's name, as files spell it.
+// String returns the name of the charge, as in files.
 func (c Charge) String() string {
 	if c < numCharges {
 		return chargeNames[c]
@@ -130,10 +130,10 @@ func (c Charge) String() string {
 	return fmt.Sprintf("charge(%d)", uint8(c))
 }
 
-// MarshalText writes the charge's name.
+// MarshalText returns the name of the charge.
 func (c Charge) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// UnmarshalText reads the charge's name.
+// UnmarshalText sets the charge by its name. An unknown name is an error.
 func (c *Charge) UnmarshalText(b []byte) error {
 	for i, name := range chargeNames {
 		if name == string(b) {

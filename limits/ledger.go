@@ -2,10 +2,10 @@ package limits
 
 import "time"
 
-// Vector holds an amount per dimension: a number of requests, tokens or slots.
+// Vector contains one amount per dimension: a number of requests, tokens or slots.
 type Vector [NumDimensions]float64
 
-// Minus returns the difference of two vectors.
+// Minus returns the difference v - other for each dimension.
 func (v Vector) Minus(other *Vector) Vector {
 	for d := range v {
 		v[d] -= other[d]
@@ -13,90 +13,90 @@ func (v Vector) Minus(other *Vector) Vector {
 	return v
 }
 
-// Asks are calls of one lane that want to be sent, in their order.
+// Asks is a batch of calls of one lane that need permits, in their order.
 type Asks struct {
-	Lane    string
-	Waiting int // waiting calls of the lane, these included: the weight of the process
-	Calls   []Ask
-	Test    time.Duration // the time without a grant after which the one call tests the belief that holds it back; 0: it does not
+	Lane    string        // name of the lane
+	Waiting int           // number of waiting calls of the lane, including Calls; this is the weight of the process
+	Calls   []Ask         // calls that need permits
+	Test    time.Duration // time without a grant after which the call may exceed a learned limit as a test (0: no test)
 }
 
-// Ask is one call that asks a ledger for its cost.
+// Ask requests a permit for one call from a Ledger.
 type Ask struct {
-	ID      uint64 // the permit's; a second Ask with the same ID takes nothing
-	Cost    Vector
-	Guarded Vector // the amount that configured limits count
+	ID      uint64 // identifier of the permit; a second Ask with the same ID is not charged again
+	Cost    Vector // reserved cost of the call
+	Guarded Vector // amount that counts against configured limits
 }
 
-// Reply is a ledger's answer to Asks: the first Granted calls fit, the others wait.
+// Reply is the reply of a Ledger to Asks: the first Granted calls receive permits, and the other calls wait.
 type Reply struct {
-	Granted int
-	Marks   []Vector      // for each granted Ask: the lane's total spending, this Ask included
-	Before  Vector        // the part of Marks[0] that was spent before the last 50 to 100 ms
-	Levels  *Vector       // of the lane's token buckets, after the grants; nil: unknown
-	Wait    time.Duration // until the first call that did not fit may fit; if all were granted, what a test was granted against
-	Bound   Dimension     // the limit that it waits for
-	State   LaneState
+	Granted int           // number of calls that receive permits
+	Marks   []Vector      // total spending of the lane, for each granted Ask, including that Ask
+	Before  Vector        // part of Marks[0] that was spent before the last 50 to 100 ms
+	Levels  *Vector       // levels of the lane's token buckets after the grants (nil: unknown)
+	Wait    time.Duration // time until the next call may fit; after a granted test, the wait that the test skipped
+	Bound   Dimension     // limit that delays the next call
+	State   LaneState     // state of the lane after the grants
 }
 
-// LaneState is the state of a lane that processes share, apart from its token buckets. The zero value states nothing.
+// LaneState contains the state of a lane that processes share, except for token buckets. The zero value contains no information.
 type LaneState struct {
-	Open  int // requests in flight, of all processes
-	Pause Pause
-	Slots SlotLimit
+	Open  int       // number of requests in flight in all processes
+	Pause Pause     // cooldown of the lane
+	Slots SlotLimit // concurrency of the lane
 }
 
-// Pause is the pause of a lane, and the episode of probes after it.
+// Pause describes the cooldown of a lane, and the test requests after the cooldown.
 type Pause struct {
-	Epoch   uint64        // counts the pauses: a rejection of a request of an earlier epoch starts none
-	Left    time.Duration // until requests are sent again; 0 or negative: now
-	Age     time.Duration // since the first pause of the episode started
-	Probing bool          // only Ramp unproven requests may be in flight
-	Ramp    int
-	Cause   Kind
+	Epoch   uint64        // number of the cooldown; rejections of requests from earlier epochs start no cooldown
+	Left    time.Duration // time until the lane sends again (0 or negative: immediately)
+	Age     time.Duration // time since the first cooldown in this series
+	Probing bool          // true if the lane may have only Ramp unconfirmed requests in flight
+	Ramp    int           // maximum number of unconfirmed requests in flight while Probing is true
+	Cause   Kind          // kind of the rejection that started the cooldown
 }
 
-// SlotLimit is the concurrency of a lane, and the evidence for it.
+// SlotLimit is the maximum concurrency of a lane, with the evidence for the value.
 type SlotLimit struct {
-	Version uint64        // counts the changes
-	Limit   float64       // 0 is none
-	Bad     int           // a concurrency that was rejected once; 0: unknown
-	Refused bool          // a rejection has set Limit
-	Hold    time.Duration // how long Bad counts
-	Left    time.Duration // the remaining part of Hold
+	Version uint64        // number of changes of the limit
+	Limit   float64       // maximum concurrency (0: no limit)
+	Bad     int           // concurrency at which a request was rejected (0: unknown)
+	Refused bool          // true if a rejection determined Limit
+	Hold    time.Duration // time for which Bad applies
+	Left    time.Duration // remaining part of Hold
 }
 
-// Settlement returns the difference between the reserved and the used cost of a permit, and its slot. A negative difference is taken.
+// Settlement returns the slot of a permit, and the difference between the reserved and the used cost. A negative difference is charged.
 type Settlement struct {
-	ID      uint64
-	Lane    string
-	Refund  Vector
-	Guarded Vector        // to be added to the amounts that configured limits counted for the request
-	Age     time.Duration // since the request was sent
-	Proven  bool          // the provider accepted the request
-	Open    bool          // the request is still in flight and keeps its slot
+	ID      uint64        // identifier of the permit
+	Lane    string        // name of the lane
+	Refund  Vector        // reserved cost minus used cost
+	Guarded Vector        // additional amount that counts against configured limits
+	Age     time.Duration // time since the request was sent
+	Proven  bool          // true if the provider accepted the request
+	Open    bool          // true if the request is still in flight and keeps its slot
 }
 
-// Correction adapts the state of a lane in a ledger to what the provider states. Lo and Hi bound the level of a token bucket at
-// the instant when Mark had been spent; later spending is subtracted from both.
+// Correction adjusts the state of a lane in a Ledger to a response. Lo and Hi bound the level of a token bucket at the
+// time when the spending equalled Mark. Later spending reduces both bounds.
 type Correction struct {
-	ID        uint64
-	Lane      string
-	Account   bool      // the limit covers all lanes; Lane only says with whose Asks the correction is sent
-	Dimension Dimension // Concurrency: only Slots counts. AnyDimension: only Pause does
-	Mark      float64
-	Lo, Hi    float64
-	Rate      float64 // per second
-	Cap       float64
-	Start     float64 // the level of a new bucket
-	Limit     float64 // the configured limit; 0 is none
-	Burst     float64 // the configured size of buckets in seconds of refill; 0 is none
+	ID        uint64    // identifier of the correction
+	Lane      string    // name of the lane
+	Account   bool      // true if the limit covers all lanes; the correction is then sent with the Asks of Lane
+	Dimension Dimension // dimension of the limit (Concurrency: only Slots applies; AnyDimension: only Pause applies)
+	Mark      float64   // total spending of the lane to which Lo and Hi refer
+	Lo, Hi    float64   // lower and upper bound of the level
+	Rate      float64   // refill per second
+	Cap       float64   // capacity of the bucket
+	Start     float64   // initial level of a new bucket
+	Limit     float64   // configured limit (0: no configured limit)
+	Burst     float64   // configured capacity of the bucket, in seconds of refill (0: not configured)
 
-	LimitPeriod time.Duration // to which Limit refers; 0 is Dimension.Window
+	LimitPeriod time.Duration // period to which Limit refers (0: Dimension.Window)
 
-	Slots  SlotLimit     // counts only if the ledger holds the version that it was made from
-	Period time.Duration // the length of a fixed window; 0: the bucket refills all the time
-	Left   time.Duration // until the present window ends; 0 leaves that as it is
+	Slots  SlotLimit     // new concurrency; ignored if its version differs from the version in the Ledger
+	Period time.Duration // length of a fixed window (0: the bucket refills continuously)
+	Left   time.Duration // time until the current window ends (0: no change)
 
-	Pause Pause // with its own Epoch; a pause is never shortened
+	Pause Pause // new cooldown with its own Epoch; a running cooldown is never shortened
 }

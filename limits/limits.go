@@ -1,5 +1,5 @@
-// Package limits has the types that all packages share: limits and dimensions, calls and their costs, outcomes and their kinds,
-// usage, events and snapshots. It imports only the standard library.
+// Package limits contains the types that all packages share: limits and dimensions, calls and their costs, outcomes and
+// their kinds, usage, events and snapshots. It imports only the standard library.
 package limits
 
 import (
@@ -12,17 +12,17 @@ import (
 // Dimension is a quantity that a provider limits.
 type Dimension uint8
 
-// Dimensions. The table below has their names in flags and files, and Limits has a field for each.
+// Dimensions. Limits has a field for each dimension except AnyDimension.
 const (
-	AnyDimension   Dimension = iota // not stated
+	AnyDimension   Dimension = iota // no dimension, or an unknown one
 	Concurrency                     // requests in flight
 	Requests                        // requests per minute
-	Tokens                          // tokens per minute, input and output together
+	Tokens                          // input and output tokens per minute, together
 	InputTokens                     // input tokens per minute
 	OutputTokens                    // output tokens per minute
 	RequestsPerDay                  // requests per day
-	TokensPerDay                    // tokens per day, input and output together
-	NumDimensions
+	TokensPerDay                    // input and output tokens per day, together
+	NumDimensions                   // number of dimensions, including AnyDimension
 )
 
 var dimensions = [NumDimensions]struct {
@@ -47,7 +47,7 @@ func (u Usage) total() int { return u.Input + u.Output }
 
 const day = 24 * time.Hour
 
-// String returns the dimension's name as flags and files spell it, or "" for AnyDimension.
+// String returns the name of the dimension in flags and files, or "" for AnyDimension.
 func (d Dimension) String() string {
 	if d < NumDimensions {
 		return dimensions[d].name
@@ -55,10 +55,10 @@ func (d Dimension) String() string {
 	return fmt.Sprintf("dimension(%d)", uint8(d))
 }
 
-// MarshalText writes the dimension's name.
+// MarshalText returns the name of the dimension.
 func (d Dimension) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads the dimension's name.
+// UnmarshalText sets the dimension by its name. An unknown name is an error.
 func (d *Dimension) UnmarshalText(b []byte) error {
 	for i := range dimensions {
 		if dimensions[i].name == string(b) {
@@ -69,7 +69,7 @@ func (d *Dimension) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown dimension %q", b)
 }
 
-// Window returns the time to which a limit of the dimension refers: a minute, a day, or 0 for Concurrency.
+// Window returns the period to which a limit of the dimension refers: a minute, a day, or 0 for Concurrency.
 func (d Dimension) Window() time.Duration {
 	if d < NumDimensions {
 		return dimensions[d].window
@@ -77,7 +77,7 @@ func (d Dimension) Window() time.Duration {
 	return 0
 }
 
-// Per returns the dimension that counts the same things per window; d itself if there is none.
+// Per returns the dimension that counts the same quantity in another window. If no such dimension exists, Per returns d.
 func (d Dimension) Per(window time.Duration) Dimension {
 	for e := range NumDimensions {
 		if dimensions[e].window == window && dimensions[e].counted == dimensions[d].counted {
@@ -87,8 +87,8 @@ func (d Dimension) Per(window time.Duration) Dimension {
 	return d
 }
 
-// Counted returns the things that the dimension counts, followed by the caller's words for a minute or a day: with "/min" and "/day",
-// "input tokens/min".
+// Counted returns the counted quantity with the suffix perMinute or perDay. For InputTokens, Counted("/min", "/day")
+// returns "input tokens/min".
 func (d Dimension) Counted(perMinute, perDay string) string {
 	switch d.Window() {
 	case time.Minute:
@@ -99,7 +99,7 @@ func (d Dimension) Counted(perMinute, perDay string) string {
 	return dimensions[d].counted
 }
 
-// Field returns the name of the field of Limits that has the limit.
+// Field returns the name of the field of Limits that contains the limit of the dimension.
 func (d Dimension) Field() string {
 	if d == Concurrency {
 		return "Concurrency"
@@ -107,7 +107,7 @@ func (d Dimension) Field() string {
 	return strings.ToUpper(d.String())
 }
 
-// Limits is what a provider allows. A zero field is unknown, not unlimited. A negative one is an error.
+// Limits contains the limits of a provider. A zero field means an unknown limit, not an unlimited one. A negative field is an error.
 type Limits struct {
 	RPM         int           `json:"rpm,omitempty"`         // Requests per minute.
 	TPM         int           `json:"tpm,omitempty"`         // Tokens per minute. Input and output together.
@@ -116,14 +116,14 @@ type Limits struct {
 	RPD         int           `json:"rpd,omitempty"`         // Requests per day.
 	TPD         int           `json:"tpd,omitempty"`         // Tokens per day.
 	Concurrency int           `json:"concurrency,omitempty"` // Requests in flight.
-	Burst       time.Duration `json:"burst,omitempty"`       // Size of token buckets, in nanoseconds of refill. For example 10 s of a minute's limit.
+	Burst       time.Duration `json:"burst,omitempty"`       // Size of token buckets, in nanoseconds of refill. With 10 s, a bucket holds 10 seconds of refill.
 
-	// Limits with a period that differs from a minute, in place of RPM and TPM.
+	// Requests and Tokens replace RPM and TPM if the period of the limit is not a minute.
 	Requests Window `json:"requests,omitzero"` // Requests in another period, such as `100/10s`.
 	Tokens   Window `json:"tokens,omitzero"`   // Tokens in another period, such as `50000/30s`.
 }
 
-// At returns a pointer to the limit of a dimension; nil if it has none.
+// At returns a pointer to the limit of a dimension. It returns nil if Limits has no field for the dimension.
 func (l *Limits) At(d Dimension) *int {
 	all := [NumDimensions]*int{nil, &l.Concurrency, &l.RPM, &l.TPM, &l.ITPM, &l.OTPM, &l.RPD, &l.TPD}
 	if d >= NumDimensions {
@@ -132,7 +132,7 @@ func (l *Limits) At(d Dimension) *int {
 	return all[d]
 }
 
-// All yields every dimension with its limit, known or not, in the order of the fields.
+// All yields every dimension with a pointer to its limit, in the order of the fields. It includes unknown limits.
 func (l *Limits) All() iter.Seq2[Dimension, *int] {
 	return func(yield func(Dimension, *int) bool) {
 		for d := Requests; d < NumDimensions; d++ {
@@ -144,7 +144,7 @@ func (l *Limits) All() iter.Seq2[Dimension, *int] {
 	}
 }
 
-// Each is a value for each dimension.
+// Each contains one value for each dimension.
 type Each[T any] struct {
 	RPM         T `json:"rpm,omitempty" yaml:"rpm"`                 // Requests per minute.
 	TPM         T `json:"tpm,omitempty" yaml:"tpm"`                 // Tokens per minute.
@@ -155,7 +155,7 @@ type Each[T any] struct {
 	Concurrency T `json:"concurrency,omitempty" yaml:"concurrency"` // Requests in flight.
 }
 
-// At returns a pointer to the value of a dimension; nil if it has none.
+// At returns a pointer to the value of a dimension. It returns nil if Each has no field for the dimension.
 func (e *Each[T]) At(d Dimension) *T {
 	all := [NumDimensions]*T{nil, &e.Concurrency, &e.RPM, &e.TPM, &e.ITPM, &e.OTPM, &e.RPD, &e.TPD}
 	if d >= NumDimensions {
@@ -164,7 +164,7 @@ func (e *Each[T]) At(d Dimension) *T {
 	return all[d]
 }
 
-// Check returns an error for a negative limit, and for a quantity that has two limits. The error begins with the field's name.
+// Check returns an error if a limit is negative, or if a quantity has two limits. The error starts with the name of the field.
 func (l Limits) Check() error {
 	for d, limit := range l.All() {
 		if *limit < 0 {
@@ -187,41 +187,41 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// Source is the evidence from which a limit is known.
+// Source is the origin of a limit's value.
 type Source string
 
 // Sources of a limit.
 const (
-	SourceConfigured Source = "configured"        // a flag, file or environment variable
-	SourceStart      Source = "start"             // a start value, to be corrected
+	SourceConfigured Source = "configured"        // a flag, a file or an environment variable
+	SourceStart      Source = "start"             // an initial estimate, which responses correct
 	SourceHeader     Source = "header"            // a header of a response
-	SourceRejection  Source = "rejection"         // the figures or the words of a rejection
-	SourceMeasured   Source = "measured"          // the amounts accepted between rejections
-	SourceRegistry   Source = "registry"          // published for the account's tier
-	SourcePublished  Source = "published"         // published for the account, by the provider's API of rate limits
-	SourceAtLeast    Source = "verified-at-least" // an amount that was used without a rejection
+	SourceRejection  Source = "rejection"         // the numbers or the text of a rejection
+	SourceMeasured   Source = "measured"          // the accepted amounts between rejections
+	SourceRegistry   Source = "registry"          // the published limits of the account's tier
+	SourcePublished  Source = "published"         // the provider's API that returns the account's rate limits
+	SourceAtLeast    Source = "verified-at-least" // an amount that the provider accepted without a rejection
 )
 
-// Limit is the value of a limit, and the evidence for it. The zero value is an unknown limit.
+// Limit is the value of a limit with the evidence for the value. The zero value is an unknown limit.
 type Limit struct {
 	Dimension Dimension `json:"dimension"`   // Name of the limit, such as `rpm`.
-	Value     float64   `json:"value"`       // Value of the limit. Per window of the dimension; 0 is unknown.
+	Value     float64   `json:"value"`       // Value of the limit. The value applies per window of the dimension; 0 is unknown.
 	Source    Source    `json:"source"`      // Origin of the value, such as `header`.
-	At        time.Time `json:"at,omitzero"` // Time of the measurement. The start of the newest request whose response is evidence.
+	At        time.Time `json:"at,omitzero"` // Time of the measurement. The time is the start of the newest request whose response is evidence.
 
-	// Confidence is from 0 to 1, as of At. A configured limit and one that headers show has 1. Every other value is exceeded as a test, a time
-	// after it was last met, that is longer the higher the confidence is.
+	// Confidence is from 0 to 1, at the time At. Configured limits, and limits from headers, have the confidence 1. The
+	// Scheduler tests all other limits with requests above the limit. A higher confidence delays such a test.
 	Confidence float64 `json:"confidence"` // Confidence from 0 to 1.
 }
 
-// Claims are the values of one limit by their sources, side by side. 0 is unknown.
+// Claims contains the values of one limit from different sources. The value 0 means unknown.
 type Claims struct {
 	Configured int64 `json:"configured,omitempty"` // Configured value.
 	Published  int64 `json:"published,omitempty"`  // Value from the provider's API.
 	Observed   int64 `json:"observed,omitempty"`   // Value from responses.
 }
 
-// Add notes the value that a source gives.
+// Add records the value from a source.
 func (c *Claims) Add(value int64, from Source) {
 	switch {
 	case from == SourceConfigured:
@@ -233,37 +233,37 @@ func (c *Claims) Add(value int64, from Source) {
 	}
 }
 
-// Observed reports whether responses are the source.
+// Observed reports whether the value comes from responses.
 func (s Source) Observed() bool {
 	return s == SourceHeader || s == SourceRejection || s == SourceMeasured
 }
 
-// Cost is the amount that a request is expected to use, before it is sent.
+// Cost is the expected usage of a request. The Scheduler needs it before the request is sent.
 type Cost struct {
 	Input     int // estimated input tokens
-	MaxOutput int // maximum output tokens that the request allows, over all choices; 0 if it states none
+	MaxOutput int // maximum output tokens of the request, over all choices (0: the request states no maximum)
 }
 
-// Usage is the amount that a request used, as its response states it.
+// Usage is the actual consumption of a request, as stated in the response.
 type Usage struct {
-	Input       int `json:"input_tokens"`        // all input tokens, cached ones included
-	CachedInput int `json:"cached_input_tokens"` // the part of Input that was read from a prompt cache
-	Output      int `json:"output_tokens"`
+	Input       int `json:"input_tokens"`        // input tokens, including cached tokens
+	CachedInput int `json:"cached_input_tokens"` // input tokens that were read from a prompt cache
+	Output      int `json:"output_tokens"`       // output tokens
 
-	// Parts of Input that were written to a prompt cache: for the provider's usual time, as five minutes, and for an hour.
+	// CacheWrite and CacheWriteHour are input tokens written to a prompt cache, for the default time (such as 5 minutes) and for an hour.
 	CacheWrite     int `json:"cache_write_tokens,omitempty"`
 	CacheWriteHour int `json:"cache_write_1h_tokens,omitempty"`
 
-	// Calls of tools that the provider ran: web searches, and other tools.
+	// Searches and OtherTools count the tool calls that the provider ran: web searches and other tools.
 	Searches   int `json:"web_searches,omitempty"`
 	OtherTools int `json:"other_tool_calls,omitempty"`
 
-	Service Service `json:"service_tier,omitempty"` // of several requests, the first one's
+	Service Service `json:"service_tier,omitempty"` // service tier; for several requests, the tier of the first request
 
-	Estimated bool `json:"estimated,omitempty"` // a part was counted from the text of a response that broke off before it stated it
+	Estimated bool `json:"estimated,omitempty"` // true if a part was estimated from the text of an interrupted response
 }
 
-// Add returns the sum of two usages.
+// Add returns the sum of two usages. The service tier is the tier of u.
 func (u Usage) Add(v Usage) Usage {
 	if u == (Usage{}) {
 		return v
@@ -276,10 +276,10 @@ func (u Usage) Add(v Usage) Usage {
 	}
 }
 
-// Amount returns how much of the usage of one request counts against a limit of the dimension, with input from a prompt cache.
+// Amount returns the part of one request's usage that counts against a limit of the dimension, including cached input.
 func (u Usage) Amount(d Dimension) int { return dimensions[d].amount(u) }
 
-// Service is a service tier: the way in which a provider handled a request, which decides its price.
+// Service is the service tier of a request. The tier determines the price.
 type Service uint8
 
 // Service tiers.
@@ -293,7 +293,7 @@ const (
 
 var serviceNames = [NumServices]string{"standard", "batch", "flex", "priority"}
 
-// ServiceOf returns the service tier of that name in a response; the standard one if it is another.
+// ServiceOf returns the service tier with the given name. For an unknown name, it returns ServiceStandard.
 func ServiceOf(name string) Service {
 	for i, known := range serviceNames {
 		if known == name {
@@ -311,10 +311,10 @@ func (s Service) String() string {
 	return fmt.Sprintf("service(%d)", uint8(s))
 }
 
-// MarshalText writes the name of the service tier.
+// MarshalText returns the name of the service tier.
 func (s Service) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads the name of a service tier.
+// UnmarshalText sets the service tier by its name. An unknown name means ServiceStandard.
 func (s *Service) UnmarshalText(b []byte) error {
 	*s = ServiceOf(string(b))
 	return nil

@@ -2,53 +2,53 @@ package limits
 
 import "time"
 
-// Reading is one limit and its state, as the headers of a response give them.
+// Reading is the state of one limit, as stated in the headers of a response.
 type Reading struct {
-	Dimension Dimension
-	Limit     int64
-	Remaining int64
-	Reset     time.Duration // until the limit is unused again; 0: not stated
-	Slack     int64         // Remaining is rounded to a multiple of it (Anthropic rounds tokens to 1,000); 0 is exact
+	Dimension Dimension     // dimension of the limit
+	Limit     int64         // value of the limit
+	Remaining int64         // remaining amount
+	Reset     time.Duration // time until the limit is unused again (0: not stated)
+	Slack     int64         // rounding unit of Remaining, for example 1,000 tokens at Anthropic (0: exact)
 
-	ResetSlack time.Duration // rounding may add this much to Reset
+	ResetSlack time.Duration // maximum amount by which rounding increases Reset
 
-	At     time.Time     // when the header came; zero: when it is taken in
-	Period time.Duration // the time to which Limit refers, where it is no minute or day; 0: not stated
-	Window bool          // Reset is the end of a fixed window, unless responses show otherwise
+	At     time.Time     // arrival time of the header (zero: the time of processing)
+	Period time.Duration // period of the limit if it is not a minute or a day (0: not stated)
+	Window bool          // true if Reset is the end of a fixed window; responses may disprove this
 }
 
 // Outcome is the result of one attempt. The zero value is a success of unknown usage.
 type Outcome struct {
-	Kind  Kind
-	Scope Scope // what a rejection claims to be about, such as a 403 about the key
-	Err   error // for the caller; nil for OK
+	Kind  Kind  // category of the result
+	Scope Scope // extent of the rejection, as stated; for example, a 403 may concern the key
+	Err   error // error for the caller (nil for OK)
 
-	// What a rejection states.
-	Wait      time.Duration // how long the provider asks to wait; 0: not stated
-	Until     time.Time     // when a usage window is reset; zero: not stated
-	Dimension Dimension     // the limit that was exceeded
-	Limit     int64         // its value, per minute or day; 0: not stated
-	Window    Window        // its value and its period, where the response states both in words
-	Used      int64         // the used part of it; 0: not stated
-	Requested int64         // the amount that this request asked for; 0: not stated
-	Proxy     bool          // a proxy rejected it: for the number of requests in flight, or because no server is up
-	TooLarge  bool          // this request alone is above the whole limit, so that no retry succeeds
-	Others    int           // other requests that the provider accepted after it rejected this one, which is therefore at fault itself; 0: unknown
+	// The fields from Wait to Others describe a rejection.
+	Wait      time.Duration // time for which the provider asks to wait (0: not stated)
+	Until     time.Time     // time at which a usage window is reset (zero: not stated)
+	Dimension Dimension     // dimension of the exceeded limit
+	Limit     int64         // value of the exceeded limit, per minute or day (0: not stated)
+	Window    Window        // exceeded limit with its period, if the text of the response states both
+	Used      int64         // used amount of the exceeded limit (0: not stated)
+	Requested int64         // amount that this request needed (0: not stated)
+	Proxy     bool          // true if a proxy rejected the request: too many requests in flight, or no server available
+	TooLarge  bool          // true if this request alone exceeds an entire rate limit, so that no retry can succeed
+	Others    int           // number of other requests that succeeded after this rejection and show that this request is at fault (0: unknown)
 
-	Usage    Usage
-	HasUsage bool      // Usage was stated, or was counted in a response that broke off
-	Readings []Reading // from the headers of any response
+	Usage    Usage     // usage of the attempt
+	HasUsage bool      // true if the response stated Usage, or if the usage of an interrupted response was counted
+	Readings []Reading // limits from the headers of the response
 
-	Unsent    bool // the request was never sent, so that its cost is refunded
-	Abandoned bool // the caller gave up on the response, which therefore proves nothing about the provider
-	Final     bool // the caller does not retry, for any kind
-	Alone     bool // the call is given up early if it is the only remaining one and is at fault, as if Config.MaxThrottles were not set
-	Amended   bool // the provider refused a field that the caller had added: the call is made once more without it, at once, which spends no attempt
-	Elsewhere bool // if the call ends here, the caller makes it at another Scheduler
-	Open      bool // the body is still being read; its reader releases the permit
+	Unsent    bool // true if the request was not sent; the reserved cost is refunded
+	Abandoned bool // true if the caller did not wait for the response, which is then not evidence about the provider
+	Final     bool // true if the caller does not retry, for any kind
+	Alone     bool // true to give up early if this is the only remaining call and is at fault, as without Config.MaxThrottles
+	Amended   bool // true if the provider rejected an added field; Do repeats the call immediately without the field, at no cost of an attempt
+	Elsewhere bool // true if the caller uses another Scheduler after this call fails
+	Open      bool // true if the response body is still being read; the reader releases the permit
 }
 
-// Priority orders calls of different urgency. A waiting call rises by one for each 30 s. The zero value is Normal.
+// Priority orders calls by urgency. The priority of a waiting call rises by one every 30 seconds. The zero value is Normal.
 type Priority int8
 
 // Priorities.
@@ -59,27 +59,27 @@ const (
 	Critical Priority = 2
 )
 
-// Call describes a call that asks for a permit. The zero value is a small call on the default lane.
+// Call describes a call that needs a permit. The zero value is a small call on the default lane.
 type Call struct {
-	ID       string // names the call in events and errors
-	Lane     string // the calls that the provider limits together, as a rule one model; "" is a lane too
-	Item     uint64 // identifies the item if several calls are made for it, for example one per upstream; 0: one call
-	Tenant   string // tenants take turns; "" is a tenant too
-	Member   string // the member of a pool that makes the call, for events
-	Priority Priority
-	Cost     Cost
+	ID       string   // name of the call in events and errors
+	Lane     string   // group of calls that share the same limits, as a rule one model ("" is a valid lane)
+	Item     uint64   // identifier of the item if several calls process it, for example on several upstreams (0: one call)
+	Tenant   string   // tenant of the call; tenants share the lane by weight ("" is a valid tenant)
+	Member   string   // pool member that makes the call, for events
+	Priority Priority // urgency of the call (default Normal)
+	Cost     Cost     // expected tokens of the call
 
-	// MaxWait is how long each attempt may wait for its permit before it fails with a *sluice.SlotTimeoutError. 0: as long as its
-	// context permits.
+	// MaxWait is the maximum time that each attempt waits for a permit. After that time, the attempt fails with a
+	// *sluice.SlotTimeoutError. If 0, only the context limits the wait.
 	MaxWait time.Duration
 
-	// Withdrawn ends the waits of the call with sluice.ErrWithdrawn once it is closed. Nil: only its context does.
+	// Withdrawn stops the wait of the call when the channel is closed. The call then fails with sluice.ErrWithdrawn. Nil has no effect.
 	Withdrawn <-chan struct{}
 
-	// GivenUp is called when the call fails for good, before its permit goes to another one. It must be quick and must not call the
-	// Scheduler. Nil does nothing.
+	// GivenUp is called when the call fails finally, before another call receives the permit. GivenUp must return
+	// quickly and must not call the Scheduler. Nil has no effect.
 	GivenUp func(Outcome)
 
-	// Ahead is the number of calls in other queues that go first, for Delay. A negative value subtracts calls of the lane.
+	// Ahead is the number of calls in other queues that precede this call. Only Delay uses it. A negative value subtracts calls of the lane.
 	Ahead int
 }

@@ -6,39 +6,39 @@ import (
 	"time"
 )
 
-// Resource is one thing that ResourceLimits bound.
+// Resource is a quantity that ResourceLimits limits.
 type Resource string
 
 // Resources.
 const (
-	ResourceMemory          Resource = "memory_bytes"     // in bytes
-	ResourceTime            Resource = "time"             // in nanoseconds, where it is a number
-	ResourceTokens          Resource = "tokens"           // input and output
-	ResourceConcurrentNodes Resource = "concurrent_nodes" // of a graph
-	ResourceConcurrentCalls Resource = "concurrent_calls" // open at once
-	ResourceLLMCalls        Resource = "llm_calls"        // in all
+	ResourceMemory          Resource = "memory_bytes"     // memory in bytes
+	ResourceTime            Resource = "time"             // time since the start of the work, in nanoseconds
+	ResourceTokens          Resource = "tokens"           // input and output tokens together
+	ResourceConcurrentNodes Resource = "concurrent_nodes" // graph nodes that run at once
+	ResourceConcurrentCalls Resource = "concurrent_calls" // LLM calls in flight at once
+	ResourceLLMCalls        Resource = "llm_calls"        // total number of LLM calls
 )
 
 // usualWarning is the default of WarningThreshold.
 const usualWarning = 0.8
 
-// ResourceLimits are limits that a program sets itself, such as for each graph of an agent. Nil is unlimited; 0 allows
-// nothing. Check and CheckAll compare a usage with them; nothing is enforced.
+// ResourceLimits contains limits that a program sets for itself, for example per agent graph. Nil means unlimited, and
+// 0 permits nothing. Check and CheckAll compare a usage with the limits. They do not enforce the limits.
 type ResourceLimits struct {
-	Memory          *int64         `json:"memory_bytes,omitempty"`     // in bytes
-	Time            *time.Duration `json:"time_ns,omitempty"`          // since the start of the bounded work
-	Tokens          *int64         `json:"tokens,omitempty"`           // input and output, over all calls
-	ConcurrentNodes *int64         `json:"concurrent_nodes,omitempty"` // nodes of a graph that run at once
-	ConcurrentCalls *int64         `json:"concurrent_calls,omitempty"` // calls open at once
-	LLMCalls        *int64         `json:"llm_calls,omitempty"`        // calls made in all: a guard against loops that never end
+	Memory          *int64         `json:"memory_bytes,omitempty"`     // memory in bytes
+	Time            *time.Duration `json:"time_ns,omitempty"`          // time since the start of the work
+	Tokens          *int64         `json:"tokens,omitempty"`           // input and output tokens of all calls
+	ConcurrentNodes *int64         `json:"concurrent_nodes,omitempty"` // graph nodes that run at once
+	ConcurrentCalls *int64         `json:"concurrent_calls,omitempty"` // calls in flight at once
+	LLMCalls        *int64         `json:"llm_calls,omitempty"`        // total number of calls, as a guard against endless loops
 
-	// WarningThreshold is the share of a limit from which on its use is a warning. Zero, negative or NaN: 0.8. Above 1:
-	// never warn.
+	// WarningThreshold is the share of a limit at which the status becomes a warning. Zero, a negative value or NaN
+	// means 0.8. A value above 1 disables warnings.
 	WarningThreshold float64 `json:"warning_threshold,omitempty"`
 }
 
-// DevelopmentLimits are for trying things out: 1 GB, two minutes, 50,000 tokens, 2 nodes at once, 10 calls. As in the other
-// presets, the numbers are chosen, not measured.
+// DevelopmentLimits returns limits for experiments: 1 GB, two minutes, 50,000 tokens, 2 nodes at once and 10 calls. The
+// values of all presets are arbitrary, not measured.
 func DevelopmentLimits() ResourceLimits {
 	return ResourceLimits{
 		Memory: new(int64(1_000_000_000)), Time: new(2 * time.Minute), Tokens: new(int64(50_000)),
@@ -46,8 +46,8 @@ func DevelopmentLimits() ResourceLimits {
 	}
 }
 
-// ProductionLimits are for one graph in a container of 2 GB that is stopped after ten minutes: besides these, 200,000 tokens,
-// 3 nodes at once, 20 calls.
+// ProductionLimits returns limits for one graph in a container: 2 GB, ten minutes, 200,000 tokens, 3 nodes at once and
+// 20 calls.
 func ProductionLimits() ResourceLimits {
 	return ResourceLimits{
 		Memory: new(int64(2_000_000_000)), Time: new(10 * time.Minute), Tokens: new(int64(200_000)),
@@ -55,7 +55,7 @@ func ProductionLimits() ResourceLimits {
 	}
 }
 
-// StrictLimits keep costs down: 500 MB, one minute, 20,000 tokens, one node at a time, 5 calls, and a warning from 70 % on.
+// StrictLimits returns limits for low costs: 500 MB, one minute, 20,000 tokens, one node, 5 calls, and warnings from 70 %.
 func StrictLimits() ResourceLimits {
 	return ResourceLimits{
 		Memory: new(int64(500_000_000)), Time: new(time.Minute), Tokens: new(int64(20_000)),
@@ -63,12 +63,12 @@ func StrictLimits() ResourceLimits {
 	}
 }
 
-// UnlimitedResources bound nothing.
+// UnlimitedResources returns limits without any bound.
 func UnlimitedResources() ResourceLimits {
 	return ResourceLimits{WarningThreshold: usualWarning}
 }
 
-// ResourcePreset returns the limits of a name: development, production, strict or unlimited. Any other name is an error.
+// ResourcePreset returns the limits for a name: development, production, strict or unlimited. Any other name is an error.
 func ResourcePreset(name string) (ResourceLimits, error) {
 	switch name {
 	case "development":
@@ -83,37 +83,37 @@ func ResourcePreset(name string) (ResourceLimits, error) {
 	return ResourceLimits{}, fmt.Errorf("resource limits %q: want development, production, strict or unlimited", name)
 }
 
-// ResourceUsage is how much of each resource is in use, in the units of ResourceLimits.
+// ResourceUsage is the current usage of each resource, in the units of ResourceLimits.
 type ResourceUsage struct {
-	Memory          int64         `json:"memory_bytes"`     // in bytes
-	Time            time.Duration `json:"time_ns"`          // passed so far
-	Tokens          int64         `json:"tokens"`           // input and output, so far
-	ConcurrentNodes int64         `json:"concurrent_nodes"` // that run now
-	ConcurrentCalls int64         `json:"concurrent_calls"` // that are open now
-	LLMCalls        int64         `json:"llm_calls"`        // made so far
+	Memory          int64         `json:"memory_bytes"`     // used memory in bytes
+	Time            time.Duration `json:"time_ns"`          // time since the start of the work
+	Tokens          int64         `json:"tokens"`           // input and output tokens so far
+	ConcurrentNodes int64         `json:"concurrent_nodes"` // number of running graph nodes
+	ConcurrentCalls int64         `json:"concurrent_calls"` // number of calls in flight
+	LLMCalls        int64         `json:"llm_calls"`        // number of calls so far
 }
 
-// ResourceStatus is the result of comparing a usage with its limit.
+// ResourceStatus is the result of a comparison of a usage with a limit.
 type ResourceStatus string
 
-// Statuses. A use equal to the limit is a warning. A greater use, or a limit of 0, is exceeded.
+// Statuses. A usage equal to the limit is a warning. A greater usage, or a limit of 0, is exceeded.
 const (
 	ResourceOK       ResourceStatus = "ok"
 	ResourceWarning  ResourceStatus = "warning"
 	ResourceExceeded ResourceStatus = "exceeded"
 )
 
-// ResourceCheck is how one resource stands. Times are in nanoseconds.
+// ResourceCheck compares the usage of one resource with the limit. Times are in nanoseconds.
 type ResourceCheck struct {
-	Resource Resource       `json:"resource"`
-	Status   ResourceStatus `json:"status"`
-	Used     int64          `json:"used"`
-	Limit    int64          `json:"limit"`             // 0 when there is none
-	Share    float64        `json:"share"`             // Used / Limit; 0 when there is no such number
-	Limited  bool           `json:"limited,omitempty"` // there is a limit
+	Resource Resource       `json:"resource"`          // name of the resource
+	Status   ResourceStatus `json:"status"`            // result of the comparison
+	Used     int64          `json:"used"`              // used amount
+	Limit    int64          `json:"limit"`             // value of the limit (0: no limit, or nothing is permitted)
+	Share    float64        `json:"share"`             // Used / Limit (0 if Limit is 0)
+	Limited  bool           `json:"limited,omitempty"` // true if the resource has a limit
 }
 
-// Check says how the use of one resource stands to its limit. A resource that is none of the constants has no limit.
+// Check compares the usage of one resource with the limit. An unknown resource has no limit.
 func (l ResourceLimits) Check(r Resource, u ResourceUsage) ResourceCheck {
 	for _, row := range l.rows(u) {
 		if row.resource == r {
@@ -123,7 +123,7 @@ func (l ResourceLimits) Check(r Resource, u ResourceUsage) ResourceCheck {
 	return ResourceCheck{Resource: r, Status: ResourceOK}
 }
 
-// CheckAll says how the resources stand that have a limit.
+// CheckAll returns a ResourceCheck for each resource that has a limit.
 func (l ResourceLimits) CheckAll(u ResourceUsage) ResourceChecks {
 	var checks ResourceChecks
 	for _, row := range l.rows(u) {
@@ -174,7 +174,7 @@ func (l ResourceLimits) check(row resourceRow) ResourceCheck {
 	return c
 }
 
-// String is the check in one line.
+// String returns the check in one line.
 func (c ResourceCheck) String() string {
 	used, limit := fmt.Sprint(c.Used), fmt.Sprint(c.Limit)
 	if c.Resource == ResourceTime {
@@ -186,13 +186,13 @@ func (c ResourceCheck) String() string {
 	return fmt.Sprintf("%s: %s of %s (%.1f %%): %s", c.Resource, used, limit, 100*c.Share, c.Status)
 }
 
-// ResourceChecks are how several resources stand.
+// ResourceChecks contains the checks of several resources.
 type ResourceChecks []ResourceCheck
 
-// AnyExceeded reports whether a limit is exceeded.
+// AnyExceeded reports whether the usage of any resource exceeds the limit.
 func (cs ResourceChecks) AnyExceeded() bool { return cs.any(ResourceExceeded) }
 
-// AnyWarning reports whether a limit is nearly reached. One that is exceeded is not nearly reached.
+// AnyWarning reports whether any resource has the status ResourceWarning. Exceeded limits do not count.
 func (cs ResourceChecks) AnyWarning() bool { return cs.any(ResourceWarning) }
 
 func (cs ResourceChecks) any(s ResourceStatus) bool {
@@ -204,7 +204,7 @@ func (cs ResourceChecks) any(s ResourceStatus) bool {
 	return false
 }
 
-// Summary returns one line per check and a verdict.
+// Summary returns one line for each check, and a last line with the overall result.
 func (cs ResourceChecks) Summary() string {
 	if len(cs) == 0 {
 		return "no resource is limited"

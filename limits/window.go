@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Bounds of the period of a Window.
+// MinPeriod and MaxPeriod are the minimum and the maximum period of a Window.
 const (
 	MinPeriod = time.Second
 	MaxPeriod = day
 )
 
-// Window is a limit with the period to which it refers: at most N in every Period. The zero value limits nothing.
+// Window is a limit with a period: at most N requests or tokens in each Period. The zero value limits nothing.
 type Window struct {
-	N      int
-	Period time.Duration
+	N      int           // maximum number of requests or tokens
+	Period time.Duration // period of the limit, from MinPeriod to MaxPeriod
 }
 
-// ParseWindow reads a limit as String writes it, such as "100/10s".
+// ParseWindow parses a limit in the format of String, such as "100/10s".
 func ParseWindow(text string) (Window, error) {
 	count, per, ok := strings.Cut(text, "/")
 	if !ok {
@@ -50,7 +50,7 @@ func (w Window) check() error {
 	return nil
 }
 
-// String returns a text such as "100/10s"; "" for no limit.
+// String returns a text such as "100/10s". Without a limit, String returns "".
 func (w Window) String() string {
 	if w == (Window{}) {
 		return ""
@@ -65,10 +65,10 @@ func (w Window) String() string {
 	return fmt.Sprintf("%d/%s", w.N, period)
 }
 
-// MarshalText writes the window as String does.
+// MarshalText returns the text of String.
 func (w Window) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 
-// UnmarshalText reads a window as ParseWindow does. An empty text limits nothing.
+// UnmarshalText parses a text like ParseWindow. An empty text limits nothing.
 func (w *Window) UnmarshalText(b []byte) (err error) {
 	if *w = (Window{}); len(b) > 0 {
 		*w, err = ParseWindow(string(b))
@@ -76,7 +76,7 @@ func (w *Window) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// Per returns the part of the limit for another period, rounded down to a whole number from 1 on; 0 for no limit.
+// Per converts the limit to another period. The result is rounded down, but at least 1. Without a limit, Per returns 0.
 func (w Window) Per(period time.Duration) int {
 	if w.N == 0 {
 		return 0
@@ -84,7 +84,7 @@ func (w Window) Per(period time.Duration) int {
 	return max(1, int(math.Floor(float64(w.N)*period.Seconds()/w.Period.Seconds()+1e-9)))
 }
 
-// WindowOf returns a pointer to the limit of a dimension with a stated period; nil if the dimension has none.
+// WindowOf returns a pointer to the field Requests or Tokens of the dimension. For other dimensions, it returns nil.
 func (l *Limits) WindowOf(d Dimension) *Window {
 	switch d {
 	case Requests:
@@ -95,7 +95,7 @@ func (l *Limits) WindowOf(d Dimension) *Window {
 	return nil
 }
 
-// WindowName returns the name of a dimension's limit with a stated period in flags and files; "" if the dimension has none.
+// WindowName returns the name, in flags and files, of the dimension's limit with a period. It returns "" if no such limit exists.
 func (d Dimension) WindowName() string {
 	if new(Limits).WindowOf(d) == nil {
 		return ""
@@ -106,7 +106,7 @@ func (d Dimension) WindowName() string {
 // windowField returns the name of the field of Limits that has the limit with a stated period.
 func windowField(d Dimension) string { return strings.ToUpper(d.WindowName()[:1]) + d.WindowName()[1:] }
 
-// In returns the limit of a dimension with the period to which it refers: the stated period, or a minute or day as the dimension says.
+// In returns the limit of a dimension with its period. The period is the configured one, or otherwise Dimension.Window.
 func (l *Limits) In(d Dimension) Window {
 	if w := l.WindowOf(d); w != nil && w.N > 0 {
 		return *w
@@ -114,8 +114,8 @@ func (l *Limits) In(d Dimension) Window {
 	return Window{*l.At(d), d.Window()}
 }
 
-// PerMinute returns the limits with their windows as limits per minute. If no Burst is set, it is the longest of their periods, up to a
-// minute, as a window may be used at once.
+// PerMinute returns the limits with all periods converted to a minute. If Burst is 0, the result has the longest period
+// as Burst (at most a minute), because a window permits its entire amount at once.
 func (l Limits) PerMinute() Limits {
 	longest := time.Duration(0)
 	for d, limit := range l.All() {

@@ -13,55 +13,55 @@ import (
 	"github.com/sluice-llm/sluice/sim"
 )
 
-// Forecast is the result of a Scenario. As JSON it is what sluice plan --simulate prints.
+// Forecast is the result of Simulate. The JSON form is the output of sluice plan --simulate.
 type Forecast struct {
 	Client     Client  `json:"client"`            // Known limits at the start.
-	Time       Seconds `json:"time_s"`            // Duration, if known. Until the last response, or the end of the simulation.
-	Stopped    string  `json:"stopped,omitempty"` // Reason for an early end. "" if all requests finished.
+	Time       Seconds `json:"time_s"`            // Duration, if known. The time ends with the last response or with the simulation.
+	Stopped    string  `json:"stopped,omitempty"` // Reason for an early end. The value is "" if all requests finished.
 	Throughput float64 `json:"throughput_rpm"`    // Successful requests per minute.
 	Tally
-	Cost    *float64   `json:"cost_usd,omitempty"` // Cost, if known. The caller sets it.
+	Cost    *float64   `json:"cost_usd,omitempty"` // Cost, if known. The caller sets the value.
 	Peak    int        `json:"peak_in_flight"`     // Maximum requests in flight.
-	Quotas  []QuotaUse `json:"quotas"`             // Use by limit. The most used first.
-	Wait    Spread     `json:"wait_ms"`            // Waits of requests. Over all attempts.
-	Latency Spread     `json:"latency_ms"`         // Durations of requests. Until the last byte.
+	Quotas  []QuotaUse `json:"quotas"`             // Use by limit. The list starts with the most used limit.
+	Wait    Spread     `json:"wait_ms"`            // Waits of requests. The values cover all attempts.
+	Latency Spread     `json:"latency_ms"`         // Durations of requests. A duration ends with the last byte of the response.
 
-	WithinDeadline *int `json:"requests_within_deadline,omitempty"` // Requests within the deadline. The caller sets it; see Within.
+	WithinDeadline *int `json:"requests_within_deadline,omitempty"` // Requests within the deadline. The caller sets the value, for example from Within.
 
 	Jitter float64 `json:"jitter"`         // Variation of latencies.
 	Seed   uint64  `json:"seed"`           // Seed of the simulation.
-	Plot   string  `json:"plot,omitempty"` // Path of the chart. The caller sets it.
+	Plot   string  `json:"plot,omitempty"` // Path of the chart. The caller sets the value.
 
 	Timeline `json:"-"`
 }
 
-// Client is what the client knows of the limits at the start: configured limits, and limits that responses correct.
+// Client contains the limits that the client knows at the start: configured limits and initial estimates.
 type Client struct {
 	Configured map[string]float64 `json:"configured"`  // Configured limits by name.
 	BeginsWith map[string]float64 `json:"begins_with"` // Initial limits by name.
 }
 
-// Tally counts calls, and the tries to send them.
+// Tally contains numbers of requests and attempts.
 type Tally struct {
 	Completed int    `json:"completed"`             // Successful requests.
 	Failed    int    `json:"failed"`                // Failed requests.
 	Tries     int    `json:"tries"`                 // Attempts, with rate-limited ones.
 	Throttled int    `json:"throttled"`             // Rate-limited requests.
-	Refused   Counts `json:"throttled_by,omitzero"` // Rate-limited requests by limit. AnyDimension is a storm or an overload.
+	Refused   Counts `json:"throttled_by,omitzero"` // Rate-limited requests by limit. AnyDimension counts storms and overloads.
 
-	Input, Output int64 `json:"-"` // tokens of the answered calls
+	Input, Output int64 `json:"-"` // tokens of the successful requests
 }
 
-// Timeline is how a run goes over time.
+// Timeline contains the course of a run in steps of equal duration.
 type Timeline struct {
-	Width time.Duration // of each of the Steps, of which there are at most MaxSteps
-	Steps []Step
+	Width time.Duration // duration of each step
+	Steps []Step        // at most MaxSteps steps, in order
 }
 
-// Counts are numbers by dimension. AnyDimension stands for an unstated one.
+// Counts contains one number per dimension. AnyDimension means that the dimension is unknown.
 type Counts [limits.NumDimensions]int
 
-// ByName returns the numbers above zero by the dimension's name; the name of AnyDimension is "unstated".
+// ByName returns the numbers above zero by the name of the dimension. The name of AnyDimension is "unstated".
 func (c Counts) ByName() map[string]int {
 	by := make(map[string]int)
 	for d, n := range c {
@@ -72,11 +72,11 @@ func (c Counts) ByName() map[string]int {
 	return by
 }
 
-// MarshalJSON writes them by name.
+// MarshalJSON returns the result of ByName as JSON.
 func (c Counts) MarshalJSON() ([]byte, error) { return json.Marshal(c.ByName()) }
 
-// LimitMap returns the limits that are known, and the burst in seconds, by their names in JSON. They are per minute where they have
-// another period.
+// LimitMap returns the known limits and the burst in seconds, by their names in JSON. Limits with another period are
+// converted to a minute.
 func LimitMap(l sluice.Limits) map[string]float64 {
 	m := make(map[string]float64)
 	l = l.PerMinute()
@@ -91,7 +91,7 @@ func LimitMap(l sluice.Limits) map[string]float64 {
 	return m
 }
 
-// Within is how many calls are answered in a time, as exactly as the Steps tell.
+// Within returns the number of successful requests within d. The precision is the width of the Steps.
 func (f *Forecast) Within(d time.Duration) int {
 	if d >= f.Time.Duration {
 		return f.Completed
@@ -106,26 +106,26 @@ func (f *Forecast) Within(d time.Duration) int {
 	return n
 }
 
-// QuotaUse is how much of one of the provider's limits was used.
+// QuotaUse contains the use of one limit of the provider.
 type QuotaUse struct {
 	Dimension limits.Dimension `json:"dimension"`      // Name of the limit, such as `rpm`.
-	Limit     int              `json:"limit"`          // Value of the limit. Per minute or day.
+	Limit     int              `json:"limit"`          // Value of the limit. The value applies per minute or day.
 	Spent     float64          `json:"used"`           // Used amount.
-	Share     float64          `json:"share"`          // Used share of the allowed amount. The burst is allowed too.
-	Busiest   float64          `json:"busiest_minute"` // Largest amount in one minute. Counted from the start.
+	Share     float64          `json:"share"`          // Used share of the allowed amount. The allowed amount includes the burst.
+	Busiest   float64          `json:"busiest_minute"` // Largest amount in one minute. Minutes count from the start.
 }
 
-// Step is what happened in one part of the time.
+// Step contains the events of one part of the simulated time.
 type Step struct {
-	Sent, Completed, Failed, Throttled int           // attempts sent, calls answered, calls given up, attempts rate-limited
-	Spent                              limits.Vector // of the provider's limits
-	InFlight, Waiting                  int           // most at once
+	Sent, Completed, Failed, Throttled int           // sent attempts, successful calls, failed calls, and rate-limited attempts
+	Spent                              limits.Vector // used amounts of the provider's limits
+	InFlight, Waiting                  int           // maximum numbers of calls in flight and of waiting calls
 }
 
-// MaxSteps is the most steps that a Forecast has.
+// MaxSteps is the maximum number of steps in a Forecast.
 const MaxSteps = 512
 
-// Spread is how a time was spread over calls. Percentiles are within 2 %.
+// Spread contains the distribution of a time over requests. Percentiles are exact within 2 %.
 type Spread struct {
 	Mean Millis `json:"mean"` // Mean.
 	P50  Millis `json:"p50"`  // Median, within 2 %.
@@ -133,10 +133,10 @@ type Spread struct {
 	Max  Millis `json:"max"`  // Maximum.
 }
 
-// Millis is a duration that JSON has as a number of milliseconds, to the microsecond.
+// Millis is a duration that JSON encodes as a number of milliseconds, rounded to a microsecond.
 type Millis struct{ time.Duration }
 
-// MarshalJSON writes the number of milliseconds.
+// MarshalJSON returns the number of milliseconds.
 func (m Millis) MarshalJSON() ([]byte, error) { return json.Marshal(math.Round(m.Seconds()*1e6) / 1e3) }
 
 // spread counts times in buckets that grow with them: 64 for each doubling.

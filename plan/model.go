@@ -6,16 +6,16 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// CapModel is the rule of thumb that many programs bound themselves by: as many open calls as the provider's
-// cap allows, or else as Little's law gives for its requests a minute, less a margin. It ignores tokens, and with a cap
-// also the requests a minute, so that it can break the limits it is made from: five calls of 2 s under a limit of 50
-// requests a minute make four open calls, which come to 120 requests a minute. It stands here beside Workers, which
-// keep all limits.
+// CapModel is a common rule of thumb for concurrency: the provider's concurrency limit minus a margin. Without such a
+// limit, the rule uses Little's law with the requests per minute. The rule ignores tokens and, with a concurrency
+// limit, also requests per minute. Its result can therefore exceed limits. For example, a limit of 5 calls of 2 s gives
+// 4 calls at once, or 120 requests per minute, even if the limit is 50 requests per minute. Plan.Workers, in contrast,
+// stays within all limits.
 type CapModel struct {
-	ParallelCalls int     `json:"cap_model_calls"`                // Concurrency by the rule of thumb. max(1, trunc(cap × margin)), or max(1, trunc(RPM/60 × latency × margin)) without a cap.
-	ParallelNodes int     `json:"cap_model_nodes"`                // Concurrency per process by the rule of thumb. max(1, trunc(ParallelCalls / graphs)).
-	PerMinute     float64 `json:"cap_model_throughput_rpm"`       // Throughput by the rule of thumb. min(RPM, TPM / tokens, cap / latency × 60) × margin, in requests.
-	MaxTokens     int     `json:"cap_model_max_tokens,omitempty"` // Quarter of the tokens per minute. For each graph; 0 if TPM is unknown.
+	ParallelCalls int     `json:"cap_model_calls"`                // Concurrency by the rule of thumb. The formula is max(1, trunc(cap × margin)), or max(1, trunc(RPM/60 × latency × margin)) without a cap.
+	ParallelNodes int     `json:"cap_model_nodes"`                // Concurrency per process by the rule of thumb. The formula is max(1, trunc(ParallelCalls / graphs)).
+	PerMinute     float64 `json:"cap_model_throughput_rpm"`       // Throughput by the rule of thumb. The formula is min(RPM, TPM / tokens, cap / latency × 60) × margin, in requests.
+	MaxTokens     int     `json:"cap_model_max_tokens,omitempty"` // Quarter of the tokens per minute. The value applies to each graph; 0 if TPM is unknown.
 
 	OffersRequests float64            `json:"cap_model_offers_rpm"`       // Requests per minute at that concurrency.
 	OffersTokens   float64            `json:"cap_model_offers_tpm"`       // Tokens per minute at that concurrency.
@@ -54,8 +54,8 @@ func (p *Plan) capModel() *CapModel {
 	return m
 }
 
-// ResourceLimits are the model's bounds: nodes at once in each graph, calls at once, and tokens for each graph. The
-// model says nothing of how many calls there may be in all.
+// ResourceLimits returns the limits of the model: concurrent nodes and tokens for each graph, and concurrent calls. The
+// model does not limit the total number of calls.
 func (m CapModel) ResourceLimits() limits.ResourceLimits {
 	l := limits.ResourceLimits{
 		ConcurrentNodes: new(int64(m.ParallelNodes)), ConcurrentCalls: new(int64(m.ParallelCalls)),

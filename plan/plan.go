@@ -1,10 +1,10 @@
-// Package plan computes slots, workers, throughput, time and cost from the limits of a provider and a workload.
+// Package plan computes concurrency, workers, throughput, time and cost from the limits of a provider and a workload.
 //
-// Compute is arithmetic on stated limits. Limits in headers, and limits that a search measured, take precedence over published
-// tables. A Plan has two numbers for concurrency: Slots for clients that keep a pace, such as a sluice.Scheduler, and Workers for
-// clients that only bound their open calls.
+// Compute calculates a Plan from known limits. Limits in headers, and limits that a search measured, take precedence
+// over published tables. A Plan has two values for concurrency: Slots for paced clients, such as a sluice.Scheduler,
+// and Workers for clients that only limit their requests in flight.
 //
-// Simulate runs a workload through the real Scheduler against a simulated provider in virtual time.
+// Simulate runs a workload with the admission logic of the Scheduler against a simulated provider in virtual time.
 package plan
 
 import (
@@ -22,137 +22,138 @@ import (
 // usualSafety is the share of the limits that unpaced workers may use.
 const usualSafety = 0.8
 
-// ErrNoLimits is wrapped by the error of Compute for limits that do not bound the workload: nothing can be planned.
+// ErrNoLimits is wrapped in the error of Compute if no known limit bounds the workload.
 var ErrNoLimits = errors.New("no limit is known that bounds this workload")
 
-// ErrTooLong is wrapped by the error of Compute for more requests than a century is enough for.
+// ErrTooLong is wrapped in the error of Compute if the requests would take more than 100 years.
 var ErrTooLong = errors.New("would take longer than a century")
 
-// Options shape a Plan. The zero value is a provider that charges the declared tokens, and no prices.
+// Options configures a Plan. In the zero value, the provider counts declared tokens, and prices are unknown.
 type Options struct {
-	// Safety is the share of the limits that unpaced workers may use, from 0 to 1; 0 leaves one worker. Nil is 0.8. A
-	// paced client needs no margin.
+	// Safety is the share of the limits that unpaced workers may use, from 0 to 1 (nil: 0.8). With 0, the plan has one
+	// worker. Paced clients need no margin.
 	Safety *float64
 
-	Processes int // programs that run side by side and share the limits, such as graphs of an agent. Default 1
+	Processes int // number of processes that share the limits, such as graphs of an agent (default 1)
 
-	Charge limits.Charge // how the provider counts tokens
+	Charge limits.Charge // way in which the provider counts tokens
 
-	// Prices in USD per million tokens. Nil is unknown.
+	// PriceIn and PriceOut are prices in USD per million tokens. Nil means unknown.
 	PriceIn, PriceOut *float64
 
-	Deadline time.Duration // the time for which Plan.WithinDeadline counts the requests; 0 is none
-	MaxCost  *float64      // the sum in USD for which Plan.WithinBudget counts the requests; nil is none
+	Deadline time.Duration // time limit for Plan.WithinDeadline (0: none)
+	MaxCost  *float64      // maximum cost in USD for Plan.WithinBudget (nil: none)
 }
 
-// Seconds is a duration that JSON has as a number of seconds.
+// Seconds is a duration that JSON encodes as a number of seconds.
 type Seconds struct{ time.Duration }
 
-// MarshalJSON writes the number of seconds.
+// MarshalJSON returns the number of seconds.
 func (s Seconds) MarshalJSON() ([]byte, error) { return json.Marshal(s.Seconds()) }
 
-// Plan is the result of limits and a workload. Figures per minute are means over a long run. As JSON it is the document of
-// sluice plan: its groups are one level there.
+// Plan is the result of Compute. Rates per minute are means over a long run. The JSON form is the output of sluice
+// plan, with the fields of all groups at one level.
 type Plan struct {
-	Limits   sluice.Limits `json:"-"`
-	Workload Workload      `json:"-"` // with the assumed values filled in
+	Limits   sluice.Limits `json:"-"` // known limits, per minute or day
+	Workload Workload      `json:"-"` // workload with the assumed values
 
 	Load    `json:"workload"` // Requests of the plan.
 	Assumed []Assumption      `json:"assumed,omitempty"` // Assumed values.
 	Clients
 	Pace
-	BatchAPI *BatchAPI `json:"batch_api,omitempty"` // The same requests by Batch API. Nil: the provider has none with a known price.
+	BatchAPI *BatchAPI `json:"batch_api,omitempty"` // The same requests by Batch API. Nil means that no Batch API with a known price exists.
 	Charging
 
-	*CapModel // the usual rule of thumb for the same limits; nil when they do not determine it
+	*CapModel // common rule of thumb for the same limits; nil if the limits do not determine it
 
-	WithinDeadline *int `json:"requests_within_deadline,omitempty"` // Requests within the deadline. Nil: no Options.Deadline.
-	WithinBudget   *int `json:"requests_within_budget,omitempty"`   // Requests within the maximum cost. Nil: no Options.MaxCost, or a price is missing.
+	WithinDeadline *int `json:"requests_within_deadline,omitempty"` // Requests within the deadline. The value is nil without Options.Deadline.
+	WithinBudget   *int `json:"requests_within_budget,omitempty"`   // Requests within the maximum cost. The value is nil without Options.MaxCost or a price.
 
 	stated sluice.Limits                // Limits with the periods that were stated
 	orders [limits.NumDimensions]*order // nil: calls are all charged the same
 }
 
-// Load is the workload of a Plan by its mean request.
+// Load describes the workload of a Plan by the mean request.
 type Load struct {
-	Requests     int     `json:"requests,omitempty"`                  // Requests; missing if endless. 0 is endless.
+	Requests     int     `json:"requests,omitempty"`                  // Requests; missing if endless. The value 0 means an endless workload.
 	LatencyMS    float64 `json:"latency_ms"`                          // Mean latency.
 	InputTokens  float64 `json:"input_tokens"`                        // Mean input tokens.
 	OutputTokens float64 `json:"output_tokens"`                       // Mean output tokens.
-	OtherModels  int     `json:"requests_for_other_models,omitempty"` // Requests for other models. They are of the same file, and not planned; see Workload.
+	OtherModels  int     `json:"requests_for_other_models,omitempty"` // Requests for other models. The file contains these requests, but the plan ignores them.
 }
 
-// Clients is how many calls or workers fit the limits.
+// Clients contains the concurrency and the number of workers that fit the limits.
 type Clients struct {
 	Safety    float64 `json:"safety"`    // Share of limits that workers use.
 	Processes int     `json:"processes"` // Processes that share the slots.
 
-	// Slots are the open calls that a paced client needs so that only its pace delays it, at most the provider's cap.
+	// Slots is the number of requests in flight that a paced client needs for full throughput, at most the provider's limit.
 	Slots int `json:"slots"` // Concurrency that a paced client needs.
 
-	// Workers is how many loops that call again after each response, and keep to no pace, stay within all limits;
-	// Safety is their margin for calls that end sooner than the mean. At least 1; when WorkersSafe is false even that one
-	// is too many for the limits in Exceeded, so that no number is safe. Of calls that differ the heaviest stretch
-	// decides, in the order of Workload.Calls, the first after the last.
+	// Workers is the maximum number of unpaced workers within all limits, at least 1. An unpaced worker sends the next
+	// request after each response. Safety is the margin for requests that finish faster than the mean. If WorkersSafe
+	// is false, one worker already exceeds the limits in Exceeded. If the calls differ, the most expensive sequence in
+	// Workload.Calls decides.
 	//
-	// Safe means that no minute sees more than its limit. A provider's bucket holds Limits.Burst, or if that is unknown a
-	// whole minute's refill. All workers start at once: a bucket that holds less than WorkersBurst refuses some of
-	// them, now and then.
+	// Workers are within a limit if no minute exceeds the limit. A provider's bucket holds Limits.Burst, or a minute's
+	// refill if Burst is unknown. All workers start at once. If a bucket holds less than WorkersBurst, the provider
+	// sometimes rejects requests.
 	Workers      int                `json:"workers"`                  // Unpaced workers within all limits.
-	WorkersSafe  bool               `json:"workers_safe"`             // These workers exceed no limit.
+	WorkersSafe  bool               `json:"workers_safe"`             // True if these workers exceed no limit.
 	Exceeded     []limits.Dimension `json:"workers_exceed,omitempty"` // Limits that one worker exceeds.
 	WorkersBurst Seconds            `json:"workers_burst_seconds"`    // Required size of token buckets, in seconds of refill.
 
 	NodesPerProcess int `json:"nodes_per_process"` // Concurrency of each process, at least 1.
 }
 
-// Pace is the speed of a paced client, and what its requests take and cost.
+// Pace contains the throughput of a paced client, and the time and the cost of the requests.
 type Pace struct {
 	Throughput float64 `json:"throughput_rpm"` // Requests per minute in the long run.
 	Binding    Binding `json:"binding"`        // Limit that decides the throughput.
-	Bounds     []Bound `json:"bounds"`         // Throughput by limit. The tightest first; never empty.
+	Bounds     []Bound `json:"bounds"`         // Throughput by limit. The list starts with the tightest limit and is never empty.
 
-	// Time is from the first call to the last response: 0 without end. The buckets are full at first, and hold
-	// Limits.Burst, or else a second's refill; a day's budget is whole at first and refills all day.
+	// Time is from the first request to the last response (0: endless workload). At the start, buckets hold
+	// Limits.Burst, or one second's refill. An allowance per day starts full and refills continuously.
 	Time Seconds `json:"time_s,omitzero"` // Duration, if known.
 
-	// Cost and CostPerRequest are in USD; nil when a price is missing, Cost also without end.
+	// Cost and CostPerRequest are in USD, or nil if a price is unknown. For an endless workload, Cost is nil.
 	Cost           *float64 `json:"cost_usd,omitempty"`             // Cost, if known.
 	CostPerRequest *float64 `json:"cost_per_request_usd,omitempty"` // Mean cost of a request.
 }
 
-// Charging is how requests count against limits, in tokens per request.
+// Charging contains the amounts that requests count against limits, in tokens per request.
 type Charging struct {
 	Charge         limits.Charge `json:"charge"`                           // `declared` or `actual` tokens count.
-	ChargedTokens  float64       `json:"charged_tokens_per_request"`       // Tokens counted after the response. With limits.ChargeDeclared: max(input, max_tokens).
+	ChargedTokens  float64       `json:"charged_tokens_per_request"`       // Tokens counted after the response. With limits.ChargeDeclared, the number is max(input, max_tokens).
 	ReservedTokens float64       `json:"reserved_tokens_per_request"`      // Tokens counted before the response.
-	TooLarge       int           `json:"requests_above_a_limit,omitempty"` // Requests that exceed a whole limit.
+	TooLarge       int           `json:"requests_above_a_limit,omitempty"` // Requests that exceed an entire limit.
 }
 
-// Bound is one limit, and the requests per minute that it allows.
+// Bound is one limit, and the number of requests per minute that the limit allows.
 type Bound struct {
 	Dimension limits.Dimension `json:"dimension"`           // Name of the limit, such as `rpm`.
-	Limit     int              `json:"limit"`               // Value of the limit. Per minute or day, as Dimension says.
-	Charged   float64          `json:"charged_per_request"` // Mean amount per request. 1 for concurrency.
+	Limit     int              `json:"limit"`               // Value of the limit. The value applies per minute or day, depending on Dimension.
+	Charged   float64          `json:"charged_per_request"` // Mean amount per request. The amount is 1 for concurrency.
 	PerMinute float64          `json:"requests_per_minute"` // Allowed requests per minute.
 }
 
-// Binding is the limit that decides the throughput, and the one that would decide next.
+// Binding names the limit that determines the throughput, and the next tightest limit.
 type Binding struct {
 	Dimension limits.Dimension `json:"dimension"`             // Name of the limit, such as `rpm`.
-	Next      limits.Dimension `json:"next,omitempty"`        // Next tightest limit. AnyDimension: no other limit is known.
-	Factor    float64          `json:"next_factor,omitempty"` // Its relative throughput.
+	Next      limits.Dimension `json:"next,omitempty"`        // Next tightest limit. AnyDimension means that no other limit is known.
+	Factor    float64          `json:"next_factor,omitempty"` // Throughput at the next limit, relative to this limit.
 }
 
-// ResourceLimits are the plan's bounds on what runs at once: nodes of each graph, and open calls of all together. How
-// many calls and tokens are too many in all is the caller's to say: a plan's totals are estimates.
+// ResourceLimits returns the concurrency of the plan as limits: nodes of each graph, and calls of all graphs together.
+// It sets no limits for total calls and tokens, because the totals of a plan are estimates.
 func (p Plan) ResourceLimits() limits.ResourceLimits {
 	return limits.ResourceLimits{
 		ConcurrentNodes: new(int64(p.NodesPerProcess)), ConcurrentCalls: new(int64(p.Slots)),
 	}
 }
 
-// Compute plans. It fails with a *FieldError for an invalid value, or with one that wraps ErrNoLimits.
+// Compute calculates a Plan. If a value is invalid, or if no limit bounds the workload (ErrNoLimits), it returns a
+// *FieldError.
 func Compute(bounds sluice.Limits, w Workload, o Options) (Plan, error) {
 	if err := cmp.Or(checkLimits(bounds), w.check(), o.check()); err != nil {
 		return Plan{}, err

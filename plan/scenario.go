@@ -13,63 +13,63 @@ import (
 	"github.com/sluice-llm/sluice/sim"
 )
 
-// Scenario is a run to be foreseen: a provider, the limits that the client knows, and the calls. Provider and Calls are
-// required; any other zero field means its default.
+// Scenario describes a simulated run: a provider, the limits that the client knows, and the calls. Provider and Calls
+// are required. All other fields have defaults.
 type Scenario struct {
-	// Provider is what the provider allows, how it counts, and how fast it answers. See SimulatorConfig. Its Seed decides all
-	// luck, so that the same Scenario comes to the same Forecast.
+	// Provider contains the limits, the counting and the latency of the provider, for example from SimulatorConfig. Its
+	// Seed determines all random values, so the same Scenario produces the same Forecast.
 	Provider sim.Config
 
-	// Dialect is how the provider words its refusals, and what its headers tell.
+	// Dialect is the format of the provider's rejections and headers.
 	Dialect provider.Dialect
 
-	// Told are the configured ceilings, and Start the limits believed at first, for example from a file or an earlier
-	// run. As in a real run, the client learns all other limits from headers and rejections.
+	// Told contains the configured limits. Start contains initial estimates, for example from an earlier run. The
+	// client learns all other limits from headers and rejections, as in a real run.
 	Told, Start sluice.Limits
 
-	// Calls are what there is to send, in this order, once. An Output of 0 is as long as the Provider's answers are;
-	// NoOutput is none, as of embeddings.
+	// Calls contains the calls, which are sent once and in order. If Output is 0, the response has the Provider's
+	// default length. NoOutput means no output tokens, for example for embeddings.
 	Calls []Call
 
-	// Requests is how many calls to send in place of that, each drawn from Calls. Negative: without end, until Horizon.
+	// Requests is the number of calls if they are drawn at random from Calls (0: Calls in order; negative: endless until Horizon).
 	Requests int
 
-	// Stream says that answers are streamed, so that their headers come before their bodies.
+	// Stream specifies that responses are streamed, so that headers arrive before bodies.
 	Stream bool
 
-	// RoundTrip is what the network adds to every exchange.
+	// RoundTrip is the network time of each request and response.
 	RoundTrip time.Duration
 
-	// Workers bounds the workers, each of which has one call at hand. One more is started while fewer than Spare calls
-	// wait to be sent. Default 16,384 and 16, as a run has it; a negative Spare is no bound of its own.
+	// Workers is the maximum number of workers, each with one call (default 16,384). A new worker starts while fewer
+	// than Spare calls wait (default 16). A negative Spare disables this condition.
 	Workers, Spare int
 
-	// Unpaced, if set, is the number of workers that send without a scheduler, each its next call after the last response.
-	// After a 429 a worker waits as long as the response asks, or half a second, and retries.
+	// Unpaced is the number of workers without a Scheduler (0: none). Each worker sends the next call after a response.
+	// After a 429, a worker waits for the stated time, or half a second, and retries.
 	Unpaced int
 
 	Patience
 
-	// Horizon is when to stop looking, within a century. Default a year; Requests without end need one.
+	// Horizon is the maximum simulated time, up to 100 years (default one year). Endless Requests need an explicit Horizon.
 	Horizon time.Duration
 
-	// MaxTries bounds how often calls are sent in all, and so how long the computation takes. Default 100 million.
+	// MaxTries is the maximum number of attempts of all calls, which bounds the computing time (default 100 million).
 	MaxTries int
 
-	// Progress, if set, is called now and then with the number of finished calls and the time of the run.
+	// Progress is called repeatedly with the number of finished calls and the simulated time. Nil has no effect.
 	Progress func(ended int, at time.Duration)
 }
 
-// Patience is how often and how long a call is tried. The defaults equal the defaults of a run: 6 attempts, 20 rate-limit rejections
-// in 10 minutes at least, and 10 minutes for each attempt, at most a century. A negative MaxThrottles gives up a call that is throttled once.
+// Patience limits the attempts of one call. The defaults equal the defaults of a run: 6 attempts, 10 minutes per attempt, and 20
+// rate-limited attempts in at least 10 minutes. With a negative MaxThrottles, the first rate-limited attempt ends the call.
 type Patience struct {
-	Attempts, MaxThrottles int
-	Timeout                time.Duration
+	Attempts, MaxThrottles int           // maximum numbers of attempts, and of rate-limited attempts
+	Timeout                time.Duration // maximum duration of an attempt, up to 100 years
 }
 
-// Scenario is the run that the plan is for. Each call is answered after its latency, times a lognormal factor of mean one
-// whose sigma is jitter. The provider has the plan's limits, and its buckets hold Limits.Burst, by default a second's worth
-// and four of the largest calls. The client knows no limit: see Told and Start. A plan without end needs a Horizon.
+// Scenario returns the simulated run of the plan. Latencies vary by a lognormal factor with mean 1 and the sigma
+// jitter. The provider has the plan's limits. Its buckets hold Limits.Burst (default: one second's refill, but at least
+// four of the largest calls). The client knows no limits: set Told or Start. For an endless plan, set Horizon.
 func (p Plan) Scenario(jitter float64) Scenario {
 	w := &p.Workload
 	median := time.Duration(float64(w.Latency) * math.Exp(-jitter*jitter/2))
@@ -114,9 +114,9 @@ func stated(c Call) Call {
 	return c
 }
 
-// SimulatorConfig returns a provider with these limits, which answers after latency. Its
-// buckets hold l.Burst of refill, and start full; a Burst of zero is a whole minute's, so that twice the limit may pass in
-// the first. The provider does not enforce a limit of tokens per day; a client that knows it keeps to it.
+// SimulatorConfig returns the configuration of a simulated provider with the given limits and latency. Token buckets
+// start full and hold l.Burst of refill. If l.Burst is 0, they hold a minute's refill, so the first minute may pass
+// twice the limit. The provider does not enforce tokens per day, but a client with this limit does.
 func SimulatorConfig(l sluice.Limits, charge limits.Charge, latency time.Duration) sim.Config {
 	if latency == 0 {
 		latency = -1 // to the imitation, zero is a default

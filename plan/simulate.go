@@ -13,11 +13,10 @@ import (
 	"github.com/sluice-llm/sluice/sim"
 )
 
-// Simulate foresees a run: it drives the gate that admits calls in a real one, in virtual time, against a simulated
-// provider. Its shell does what the Scheduler, Do and a run's workers do around the gate; nothing else is copied.
+// Simulate predicts a run in virtual time. It uses the admission logic of the Scheduler with a simulated provider.
 //
-// It fails with a *FieldError for an invalid scenario. When the context ends, it returns the context's error and the
-// forecast up to then. A scenario without an end stops at a bound, which Forecast.Stopped names.
+// If the scenario is invalid, Simulate returns a *FieldError. If the context ends, it returns the context's error and
+// the forecast up to that time. An endless scenario stops at a bound, and Forecast.Stopped names the bound.
 func Simulate(ctx context.Context, s Scenario) (Forecast, error) {
 	patience := time.Duration(0)
 	if s.MaxThrottles == 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// ForTier plans with the limits of a tier, as its provider counts them; o does not change how they are counted.
-// Latency, tokens and prices that neither w nor o states are the tier's, where it states them.
+// ForTier computes a Plan with the limits of a tier. The provider determines the way of counting tokens, and o.Charge
+// has no effect. If w and o do not state latency, tokens or prices, the published values of the tier apply.
 func ForTier(t provider.Tier, by provider.Provider, w Workload, o Options) (Plan, error) {
 	o.Charge = by.Charge
 	if o.PriceIn == nil {
@@ -36,19 +36,19 @@ func ForTier(t provider.Tier, by provider.Provider, w Workload, o Options) (Plan
 	return p, err
 }
 
-// BatchAPI is what a provider's Batch API makes of a plan.
+// BatchAPI describes a Plan's requests when sent through the Batch API of the provider.
 type BatchAPI struct {
-	Price          float64  `json:"price"`                          // Price, relative to live.
+	Price          float64  `json:"price"`                          // Price, relative to live. The price of live requests is 1.
 	Cost           *float64 `json:"cost_usd,omitempty"`             // Cost, if known.
 	CostPerRequest *float64 `json:"cost_per_request_usd,omitempty"` // Mean cost of a request.
 	Batches        int      `json:"batches,omitempty"`              // Batches.
 	Requests       int      `json:"requests_per_batch,omitempty"`   // Requests in each batch.
-	Window         Seconds  `json:"window_s,omitzero"`              // Maximum duration of a batch. 0 is unknown.
+	Window         Seconds  `json:"window_s,omitzero"`              // Maximum duration of a batch. The value 0 means unknown.
 	Source         string   `json:"source,omitempty"`               // Address of the source.
 }
 
 const (
-	// BatchWrapping is about how many bytes stand around the body of a request in a batch: its id, method and path.
+	// BatchWrapping is the approximate number of bytes around a request body in a batch: ID, method and path.
 	BatchWrapping = 110
 
 	bytesPerToken = 4 // the estimate by which providers count tokens, too

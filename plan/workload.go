@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// LargestCall is how many tokens a call that can be planned with has at most, in or out.
+// LargestCall is the maximum number of input tokens, and of output tokens, of one call.
 const LargestCall = 100_000_000
 
 // What is assumed of a workload that does not say.
@@ -29,41 +29,41 @@ const (
 	maxProcesses = 1_000_000_000
 )
 
-// Workload describes the calls to plan for. The zero value means calls without end, and assumed values for all fields.
+// Workload describes the requests of a Plan. The zero value is an endless workload with assumed values.
 type Workload struct {
-	Requests int           // how many calls; 0 is no end, or as many as there are Calls
-	Latency  time.Duration // a call's mean, from sending to the answer's end; 0 is not known: 2 s are assumed
+	Requests int           // number of requests (0: the number of Calls, or endless without Calls)
+	Latency  time.Duration // mean time from sending a request to the end of the response (0: unknown; the plan assumes 2 s)
 
-	// Means over the calls. A zero is not known, and something is assumed in its place, which the Plan says: 1,500
-	// input tokens; for output max_tokens, or 500 where none are declared.
-	InputTokens  int
-	OutputTokens int
-	NoOutput     bool // the calls produce no output, as those for embeddings
-	MaxTokens    int  // what a request declares; 0 is nothing
+	// InputTokens and OutputTokens are means over the calls. If a mean is 0, the plan assumes 1,500 input tokens, and
+	// max_tokens or 500 output tokens. Plan.Assumed contains the assumptions.
+	InputTokens  int  // mean input tokens (0: unknown)
+	OutputTokens int  // mean output tokens (0: unknown)
+	NoOutput     bool // true if the requests produce no output tokens, such as embeddings
+	MaxTokens    int  // max_tokens that a request declares (0: not declared)
 
-	// Calls are the calls themselves, or a sample of Requests of them. What a call leaves out is taken from the means
-	// above.
+	// Calls contains the calls, or a sample of the calls if Requests is another number. Calls without a value use the
+	// means of the Workload.
 	Calls []Call
 }
 
-// Call is one call of a workload.
+// Call describes one call of a workload.
 type Call struct {
-	Input     int
-	MaxTokens int // what the request declares; 0 is nothing
-	Output    int // 0 is not known; NoOutput is none
-	Answers   int // how many are asked for, as n says; 0 is one. Output and MaxTokens count all answers together
+	Input     int // input tokens (0: unknown)
+	MaxTokens int // max_tokens that the request declares (0: not declared)
+	Output    int // output tokens of all choices (0: unknown; NoOutput: none)
+	Answers   int // requested number of choices, such as n (0: one); MaxTokens covers all choices
 }
 
-// NoOutput is the Output of a call that produces none.
+// NoOutput is the value of Call.Output for a call without output tokens.
 const NoOutput = -1
 
-// FieldError names the field of the limits, the workload or the options that is wrong, such as "Workload.Latency".
+// FieldError names the invalid field of the limits, the workload or the options.
 type FieldError struct {
-	Field string
-	Err   error
+	Field string // name of the field, such as "Workload.Latency"
+	Err   error  // reason why the value is invalid
 }
 
-// Error names the field.
+// Error returns a message with the field and the reason.
 func (e *FieldError) Error() string { return fmt.Sprintf("plan: %s: %v", e.Field, e.Err) }
 
 // Unwrap returns the reason.
@@ -121,7 +121,7 @@ func (c Call) check() error {
 	return nil
 }
 
-// Assumption is a value that a plan uses and that the caller did not state.
+// Assumption is a value that a plan assumes because the caller did not state it.
 type Assumption struct {
 	What  string `json:"what"`  // Name of the value, such as `latency`.
 	Value string `json:"value"` // Value with its unit.

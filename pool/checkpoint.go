@@ -15,42 +15,42 @@ import (
 // maxCheckpoint bounds what a store keeps for a member.
 const maxCheckpoint = 16 << 20
 
-// ErrNoCheckpoint is returned where a member has none.
+// ErrNoCheckpoint is returned if the store contains no checkpoint of the member.
 var ErrNoCheckpoint = fmt.Errorf("no checkpoint: %w", fs.ErrNotExist)
 
-// CheckpointSizeError is returned for a checkpoint that is larger than a store takes.
+// CheckpointSizeError is returned for a checkpoint that exceeds the maximum size of a store.
 type CheckpointSizeError struct {
-	Member      string // its ID
-	Size, Limit int    // in bytes
+	Member      string // ID of the member
+	Size, Limit int    // size of the checkpoint and maximum size, in bytes
 }
 
-// Error names the member and both sizes.
+// Error returns a message with the member and both sizes.
 func (e *CheckpointSizeError) Error() string {
 	return fmt.Sprintf("checkpoint of member %q has %d bytes: a store takes %d", e.Member, e.Size, e.Limit)
 }
 
-// Checkpoint is what a store has of a member.
+// Checkpoint is the stored state of a member.
 type Checkpoint struct {
-	Data    []byte    // as it was saved
-	SavedAt time.Time // by the clock of the host that saved it
+	Data    []byte    // content of the checkpoint, as saved
+	SavedAt time.Time // time of the save, by the clock of the host that saved the checkpoint
 
-	// Damage is why the newest checkpoint could not be used, where this is the one before it. Nil: this is the newest.
+	// Damage is the reason why the newest checkpoint is unusable and Data is the previous one. Nil means that Data is the newest.
 	Damage error
 }
 
-// Store keeps the last checkpoint of each member. It must be safe for concurrent use, and keep nothing of the slices that it
-// is given or returns.
+// Store keeps the last checkpoint of each member. Implementations must be safe for concurrent use. They must not keep a
+// slice that they receive or return.
 type Store interface {
-	// Save replaces the member's checkpoint.
+	// Save replaces the checkpoint of the member.
 	Save(member string, data []byte) error
-	// Load fails with ErrNoCheckpoint where there is none.
+	// Load returns the checkpoint of the member. It fails with ErrNoCheckpoint if no checkpoint exists.
 	Load(member string) (Checkpoint, error)
-	// Delete removes the member's checkpoint, if there is one.
+	// Delete removes the checkpoint of the member. A missing checkpoint is not an error.
 	Delete(member string) error
 }
 
-// SaveCheckpoint keeps v, as JSON, as the member's checkpoint. A later member of the same id finds it, in another process
-// too if the Pool's Store outlives this one.
+// SaveCheckpoint encodes v as JSON and saves it as the checkpoint of the member. A later member with the same ID can
+// load it. If the Store outlives the process, another process can load it too.
 func (m *Member) SaveCheckpoint(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -63,8 +63,8 @@ func (m *Member) SaveCheckpoint(v any) error {
 	return nil
 }
 
-// LoadCheckpoint reads the member's checkpoint into v. It fails with ErrNoCheckpoint where there is none. Where the newest is
-// damaged, it reads the one before, and says so in Checkpoint.Damage.
+// LoadCheckpoint decodes the checkpoint of the member into v. If no checkpoint exists, the error wraps ErrNoCheckpoint.
+// If the newest checkpoint is damaged, LoadCheckpoint loads the previous one and sets Checkpoint.Damage.
 func (m *Member) LoadCheckpoint(v any) (Checkpoint, error) {
 	c, err := m.pool.cfg.Store.Load(m.id)
 	if errors.Is(err, ErrNoCheckpoint) {
@@ -83,10 +83,10 @@ func (m *Member) LoadCheckpoint(v any) (Checkpoint, error) {
 	return c, nil
 }
 
-// DeleteCheckpoint removes the member's checkpoint, as when its work is done.
+// DeleteCheckpoint removes the checkpoint of the member, for example after the work is done.
 func (m *Member) DeleteCheckpoint() error { return m.pool.cfg.Store.Delete(m.id) }
 
-// MemoryStore keeps checkpoints as long as the process lives.
+// MemoryStore keeps checkpoints in the memory of the process.
 type MemoryStore struct {
 	mu    sync.Mutex
 	saved map[string]Checkpoint
@@ -95,7 +95,7 @@ type MemoryStore struct {
 // NewMemoryStore returns an empty MemoryStore.
 func NewMemoryStore() *MemoryStore { return &MemoryStore{saved: make(map[string]Checkpoint)} }
 
-// Save keeps a copy of data.
+// Save stores a copy of data.
 func (s *MemoryStore) Save(member string, data []byte) error {
 	if err := checkCheckpoint(member, data); err != nil {
 		return err

@@ -8,10 +8,10 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-// Do is Scheduler.Do for the member: fn makes one attempt under a permit of its own, none is held between tries, and a
-// panic of fn becomes an error. The permit is not fn's to give back, unless it returns Open: then the reader of the answer
-// gives it back, by Permit.Release or TryRelease. fn's context ends with ctx or a limit of time, and not before the permit is back.
-// Do fails with what Acquire and Scheduler.Do fail with.
+// Do works like Scheduler.Do for the member: fn makes one attempt with its own permit, and the member has no permit
+// between attempts. Do releases the permit. If fn returns an Outcome with Open set, the reader of the response releases
+// it. The context of fn ends with ctx or with a time limit, but not before the permit is released. Do returns the
+// errors of Acquire and Scheduler.Do.
 func (m *Member) Do(ctx context.Context, c sluice.Call, fn func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error) {
 	if err := m.ask(&c); err != nil {
 		return sluice.Tally{}, err

@@ -19,12 +19,12 @@ import (
 	"github.com/sluice-llm/sluice/internal/planted"
 )
 
-// FileStore keeps each member's checkpoint in a file of a directory, and the one before it in a second, with the ending .bak.
-// A file is replaced as a whole, so a crash leaves the old one or the new one, and a checksum detects the damage
-// of a power cut. Several processes may use one directory: of two that save the same member, the later one counts; a deletion
-// beside a save may leave the checkpoint before it.
+// FileStore stores the checkpoint of each member in a file. The previous checkpoint stays in a second file with the suffix
+// .bak. Each save replaces the file atomically, and a checksum detects damage. Several processes may use one directory. If
+// two processes save the same member, the later save wins. A deletion during a save may leave the previous checkpoint.
 //
-// A file is a header, one line of JSON, and then the data. The checksum covers both, the header without the checksum:
+// A file contains a header, which is one line of JSON, and then the data. The checksum covers the data and the other header
+// fields:
 //
 //	{"sluice_checkpoint":1,"member":"reviewer-1","saved_at":"…","size":120,"sha256":"…"}
 type FileStore struct {
@@ -65,8 +65,8 @@ const maxHeader = 64 << 10
 // staleTemp is the age from which on a temporary file is what a crash left.
 const staleTemp = time.Hour
 
-// NewFileStore returns a store in a directory, which it makes for its owner alone (0700) if there is none. It fails where
-// no file can be written.
+// NewFileStore returns a store for a directory. If the directory does not exist, NewFileStore creates it with mode
+// 0700. If the directory is not writable, NewFileStore returns an error.
 func NewFileStore(dir string) (*FileStore, error) {
 	if dir == "" {
 		return nil, errors.New("checkpoints: no directory is named")
@@ -116,7 +116,7 @@ func (s *FileStore) lock(path string) *sync.Mutex {
 	return &s.locks[int(sum[0])%len(s.locks)]
 }
 
-// Save replaces the member's file when the new one is on the disk, and keeps the old one as .bak.
+// Save writes the new file to the disk, replaces the old file, and keeps the old one as .bak.
 func (s *FileStore) Save(member string, data []byte) error {
 	if err := checkCheckpoint(member, data); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (s *FileStore) Save(member string, data []byte) error {
 	return nil
 }
 
-// Load reads the member's file, or its backup if that is damaged or missing.
+// Load reads the file of the member. If the file is damaged or missing, Load reads the backup.
 func (s *FileStore) Load(member string) (Checkpoint, error) {
 	path := s.path(member)
 	if c, err := read(path, member); err == nil {
@@ -175,7 +175,7 @@ func (s *FileStore) Load(member string) (Checkpoint, error) {
 	return Checkpoint{}, fmt.Errorf("checkpoint of member %q: %w", member, err)
 }
 
-// Delete removes the member's file and its backup.
+// Delete removes the file of the member and its backup.
 func (s *FileStore) Delete(member string) error {
 	path := s.path(member)
 	mu := s.lock(path)

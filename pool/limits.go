@@ -9,16 +9,16 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// ErrLimitExceeded is matched by a *LimitError.
+// ErrLimitExceeded is the target for errors.Is that matches a *LimitError.
 var ErrLimitExceeded = errors.New("limit is exceeded")
 
-// LimitError is returned for a call that the limits of its member or of the pool do not allow.
+// LimitError is returned for a call that would exceed a limit of the member or of the pool.
 type LimitError struct {
-	Member string               // "": the pool's limits
-	Check  limits.ResourceCheck // the use so far, calls that are about to be sent included; exceeded by one call more
+	Member string               // ID of the member ("": the limit of the pool)
+	Check  limits.ResourceCheck // usage and limit; the usage includes calls with a permit that are not sent yet
 }
 
-// Error says whose limit it is, and how its use stands.
+// Error returns a message with the member or the pool, and the usage of the limit.
 func (e *LimitError) Error() string {
 	if e.Member == "" {
 		return fmt.Sprintf("the pool may make no more calls: %s", e.Check)
@@ -32,7 +32,7 @@ func (e *LimitError) Is(target error) bool { return target == ErrLimitExceeded }
 // errTimeLimit is the cause of a context that a limit of time ended.
 var errTimeLimit = errors.New("limit of time")
 
-// Resources says how the member's use stands to its limits.
+// Resources compares the usage of the member with its limits.
 func (m *Member) Resources() limits.ResourceChecks {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()

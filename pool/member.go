@@ -13,47 +13,47 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// MemberConfig says what a member is. The zero value is an ordinary one.
+// MemberConfig describes a member. The zero value is a member of normal priority without limits.
 type MemberConfig struct {
-	Kind     string          // its role, such as "reviewer", for display
-	Tenant   string          // the tenant whose turns it shares; "" for none
-	Priority limits.Priority // of its calls, where they state none themselves, and of its place in the queue of Run
+	Kind     string          // role of the member for display, such as "reviewer"
+	Tenant   string          // tenant of the member's calls (default: the ID of the member)
+	Priority limits.Priority // priority in the queue of Run, and of calls with the priority Normal
 
-	// Limits bound what the member uses: Tokens, LLMCalls, and Time since it was registered. The other fields are not
-	// looked at.
+	// Limits contains the limits of the member: Tokens, LLMCalls, and Time since the registration. Other fields have no
+	// effect.
 	Limits limits.ResourceLimits
 }
 
-// Phase is what a member is doing.
+// Phase is the current activity of a member.
 type Phase string
 
-// Phases. A member with several calls is executing if one of them is open, and waits if not and one of them does.
+// Phases. A member with several calls is Executing if a call has a slot. Otherwise, it is WaitingForSlot if a call waits.
 const (
-	Initializing     Phase = "initializing"      // it has not asked for a slot yet
-	WaitingForSlot   Phase = "waiting_for_slot"  // or for its next try
-	Executing        Phase = "executing"         // it has a slot
-	ProcessingResult Phase = "processing_result" // between calls
-	Completed        Phase = "completed"         // closed
-	Failed           Phase = "failed"            // closed with an error
+	Initializing     Phase = "initializing"      // the member has not requested a slot
+	WaitingForSlot   Phase = "waiting_for_slot"  // the member waits for a slot or for a retry
+	Executing        Phase = "executing"         // the member has a slot
+	ProcessingResult Phase = "processing_result" // the member is between two calls
+	Completed        Phase = "completed"         // the member was closed without an error
+	Failed           Phase = "failed"            // the member was closed with an error
 )
 
-// State is a member at one instant.
+// State contains the state of a member at one instant.
 type State struct {
-	ID         string // these four are as it was registered
-	Kind       string
-	Tenant     string
-	Priority   limits.Priority
-	Phase      Phase
-	Registered time.Time
-	Calls      int64         // sent, each try counted
-	Tokens     int64         // that its answers said they used
-	TotalWait  time.Duration // for slots and next tries, those that were cancelled too
-	LastCall   time.Time     // when the last was sent
-	Err        error         // of the last call that failed, or the one it was closed with
+	ID         string          // ID of the member
+	Kind       string          // role of the member
+	Tenant     string          // tenant of the member's calls
+	Priority   limits.Priority // priority of the member
+	Phase      Phase           // current activity
+	Registered time.Time       // time of the registration
+	Calls      int64           // number of requests sent, including retries
+	Tokens     int64           // number of tokens used, as stated in responses
+	TotalWait  time.Duration   // total wait for slots and retries, including cancelled waits
+	LastCall   time.Time       // time at which the last request was sent
+	Err        error           // error of the last failed call, or of Fail
 }
 
-// Member is one agent: it takes a slot for a call and gives it back. It is safe for concurrent use, also by several calls
-// at once. Most callers want Do.
+// Member is one agent, which receives a slot for each call and returns it. It is safe for concurrent use, also by
+// several calls at once. Most programs use Do.
 type Member struct {
 	pool  *Pool
 	id    string
@@ -77,11 +77,11 @@ type Member struct {
 	closed   bool
 }
 
-// ID is the id that the member was registered with.
+// ID returns the ID from the registration of the member.
 func (m *Member) ID() string { return m.id }
 
-// Acquire waits for a slot and returns the permit of one call, which is the member's: give it back by Release. It fails
-// with a *sluice.SlotTimeoutError, a *LimitError, ErrClosed, or as Scheduler.Acquire does.
+// Acquire waits for a slot and returns the permit for one call. Release the permit with Release. Acquire fails with a
+// *sluice.SlotTimeoutError, a *LimitError, ErrClosed, or an error of Scheduler.Acquire.
 func (m *Member) Acquire(ctx context.Context, c sluice.Call) (*sluice.Permit, error) {
 	if err := m.ask(&c); err != nil {
 		return nil, err
@@ -110,8 +110,8 @@ func (m *Member) Acquire(ctx context.Context, c sluice.Call) (*sluice.Permit, er
 	return p, nil
 }
 
-// Release gives back a permit that the member has. It fails with ErrNotHeld, and changes nothing, where the permit is
-// another's or was given back before.
+// Release releases a permit of the member. If the member does not have the permit, the error wraps ErrNotHeld and
+// nothing changes.
 func (m *Member) Release(p *sluice.Permit, o sluice.Outcome) error {
 	if p == nil || p.Holder() != (holder{m}) && !planted.Every("release by a non-holder", 1) || !p.TryRelease(o) {
 		return fmt.Errorf("member %q: %w", m.id, ErrNotHeld)
@@ -270,7 +270,7 @@ func (m *Member) releasedLocked(p *sluice.Permit, left bool, used sluice.Usage) 
 	n.tokens += tokens
 }
 
-// State returns what the member does and did, also after it was closed.
+// State returns the current state of the member. It also works after Close.
 func (m *Member) State() State {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
@@ -300,12 +300,12 @@ func (m *Member) phaseLocked() Phase {
 	return Initializing
 }
 
-// Close ends the member as completed: calls of it that wait fail with ErrClosed, and its id is free again. A permit that it
-// still has stays with its call until that is over, and is an error here. Close is safe to call
-// twice.
+// Close closes the member with the phase Completed and frees its ID. Waiting calls of the member fail with ErrClosed.
+// If the member still has permits, Close returns an error, and each permit stays valid until its call ends. Close may
+// be called twice.
 func (m *Member) Close() error { return m.end(nil) }
 
-// Fail is Close for a member that ends with an error.
+// Fail closes the member like Close, with the phase Failed and the given error.
 func (m *Member) Fail(err error) error {
 	if err == nil {
 		err = errors.New("no reason was given")

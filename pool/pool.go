@@ -1,8 +1,8 @@
-// Package pool lets many agents share few slots. A Pool registers Members. A Member takes a slot of a sluice.Scheduler for one
-// call and gives it back. The Pool queues members beyond its maximum of active ones, and stores their checkpoints.
+// Package pool shares the slots of a sluice.Scheduler among many agents. A Pool registers Members. A Member receives a slot
+// for one call and returns it. The Pool queues members above its maximum of active members, and stores their checkpoints.
 //
-// Most programs call Pool.Run, which registers a member while a function works. In that function, Member.Do makes a call as
-// sluice.Scheduler.Do does. An HTTP client makes calls as a member through provider.Transport.
+// Most programs call Pool.Run, which registers a member, runs a function and closes the member. In the function, call
+// Member.Do as you would call sluice.Scheduler.Do. An HTTP client makes calls as a member through provider.Transport.
 package pool
 
 import (
@@ -25,49 +25,49 @@ const (
 	defaultDrain            = 30 * time.Second
 )
 
-// Errors that callers branch on.
+// Errors of members and of Register.
 var (
-	// ErrClosed is returned by calls of a Member that was closed.
+	// ErrClosed is returned by the methods of a closed Member.
 	ErrClosed = errors.New("member is closed")
-	// ErrDuplicate is wrapped by the error for an id that another member has.
+	// ErrDuplicate is wrapped in the error for an ID that another member uses.
 	ErrDuplicate = errors.New("it is registered already: close it first, or take another id")
-	// ErrNotHeld is wrapped by the error for the release of a permit that the member does not have.
+	// ErrNotHeld is wrapped in the error for the release of a permit that the member does not have.
 	ErrNotHeld = errors.New("it does not hold the permit, which is another's or was released before")
 )
 
-// Config shapes a Pool.
+// Config configures a Pool.
 type Config struct {
-	// Scheduler has the slots, such as one of sluice.Config{Limits: sluice.Limits{Concurrency: 5}}. Required.
+	// Scheduler provides the slots, for example with sluice.Config{Limits: sluice.Limits{Concurrency: 5}}. It is required.
 	Scheduler *sluice.Scheduler
 
-	// SlotTimeout is how long a call may wait for its slot, each time that it is tried, before it fails with
-	// sluice.ErrSlotTimeout. Default 5 minutes; negative: as long as its context allows. A call's own MaxWait wins.
+	// SlotTimeout is the maximum wait of each attempt for a slot (default 5 minutes). After that time, the call fails with
+	// sluice.ErrSlotTimeout. If negative, only the context limits the wait. The MaxWait of a call takes precedence.
 	SlotTimeout time.Duration
 
-	// MaxActive is how many members Run has at work at once. Default 12.
+	// MaxActive is the maximum number of members that Run executes at once (default 12).
 	MaxActive int
 
-	// MaxQueue is how many more wait for that, and MaxQueuePriority how many of one priority. Defaults 100 and 30.
+	// MaxQueue is the maximum number of waiting members (default 100). MaxQueuePriority applies per priority (default 30).
 	MaxQueue         int
 	MaxQueuePriority int
 
-	// QueueTimeout is how long they wait. Default 5 minutes; negative: as long as their contexts allow.
+	// QueueTimeout is the maximum wait of a member in the queue (default 5 minutes). If negative, only the context limits the wait.
 	QueueTimeout time.Duration
 
-	// DrainTimeout is how long Shutdown lets members at work end by themselves. Default 30 seconds; negative: not at all.
+	// DrainTimeout is the time for which Shutdown waits before it cancels active members (default 30 seconds). If negative, Shutdown does not wait.
 	DrainTimeout time.Duration
 
-	// Limits bound what all members use together: Tokens, LLMCalls, and Time since New. The other fields are not looked at.
+	// Limits contains the limits of all members together: Tokens, LLMCalls, and Time since New. Other fields have no effect.
 	Limits limits.ResourceLimits
 
-	// Store keeps checkpoints. Default: a MemoryStore, which ends with the process.
+	// Store stores the checkpoints. The default is a MemoryStore, whose content ends with the process.
 	Store Store
 
-	// Observer receives the events of members and their checkpoints, several at once if they happen at once. Nil: no observer.
+	// Observer receives the events of members and checkpoints, possibly several at once. Nil means no observer.
 	Observer sluice.Observer
 }
 
-// Pool is members and the queue of those that Run will start. It is safe for concurrent use.
+// Pool manages members, and the queue of members that Run will start. It is safe for concurrent use.
 type Pool struct {
 	cfg   Config
 	start time.Time
@@ -91,8 +91,8 @@ type counts struct {
 	orphans         int // permits that closed members still have
 }
 
-// New returns a Pool, or an error that names the field of cfg that is wrong. A Pool needs no Close: Shutdown ends what Run
-// started, and the Scheduler is the caller's.
+// New returns a Pool. If a field of cfg is invalid, the error names the field. A Pool needs no Close: Shutdown stops
+// the members of Run, and the caller closes the Scheduler.
 func New(cfg Config) (*Pool, error) {
 	if cfg.Scheduler == nil {
 		return nil, errors.New("pool: Config.Scheduler is nil: it has the slots that members share")
@@ -123,8 +123,8 @@ func New(cfg Config) (*Pool, error) {
 	}, nil
 }
 
-// Register adds a member, which makes calls until its Close. It fails with ErrDuplicate for an id that is in use.
-// Members that are registered this way are not counted against MaxActive.
+// Register adds a member, which can make calls until its Close. If the ID is in use, the error wraps ErrDuplicate.
+// Members from Register do not count against MaxActive.
 func (p *Pool) Register(id string, cfg MemberConfig) (*Member, error) {
 	p.mu.Lock()
 	if err := p.reserveLocked(id); err != nil {
@@ -180,37 +180,37 @@ func (p *Pool) tell(typ limits.EventType, m *Member, err error) {
 	}
 }
 
-// Metrics are what the members of a Pool do at one instant, and did so far.
+// Metrics contains the current state of a Pool, and totals since New.
 type Metrics struct {
-	Slots   int // calls that may be open at once, now, in all lanes together; before the first call, as told
-	Active  int // calls that are
-	Waiting int // calls that wait for a slot
+	Slots   int // maximum concurrency of all lanes together; before the first call, the configured concurrency
+	Active  int // number of calls that hold a slot
+	Waiting int // number of calls that wait for a slot
 
-	Calls  int64 // sent so far, each try counted when it was sent
-	Tokens int64 // that their answers said they used
+	Calls  int64 // number of requests sent so far, including retries
+	Tokens int64 // number of tokens used so far, as stated in responses
 
-	Waits       int64         // for a slot, that are over: also those that were cancelled, and those that took no time
-	TotalWait   time.Duration // of all Waits together,
-	AverageWait time.Duration // of one of them; 0 while there are none,
-	LongestWait time.Duration // and of the longest
+	Waits       int64         // number of finished waits for a slot, including cancelled and zero waits
+	TotalWait   time.Duration // total duration of all Waits
+	AverageWait time.Duration // mean duration of a wait (0: no waits)
+	LongestWait time.Duration // maximum duration of a wait
 
-	Members   int           // registered
-	Phases    map[Phase]int // of those, how many are in each
-	Completed int64         // members that were closed so far, without an error
-	Failed    int64         // and with one
-	Orphans   int           // permits that members still had when they were closed, and that are not back yet
+	Members   int           // number of registered members
+	Phases    map[Phase]int // number of registered members in each phase
+	Completed int64         // number of members that were closed without an error
+	Failed    int64         // number of members that were closed with an error
+	Orphans   int           // number of permits that closed members have not released yet
 
-	Running int // members that Run has at work
-	Queued  int // and that wait for their turn
+	Running int // number of members that Run executes
+	Queued  int // number of members that wait in the queue of Run
 }
 
-// String is the metrics in one line.
+// String returns the main metrics in one line.
 func (m Metrics) String() string {
 	return fmt.Sprintf("slots=%d/%d, waiting=%d, calls=%d, avg_wait=%s, members=%d",
 		m.Active, m.Slots, m.Waiting, m.Calls, m.AverageWait.Round(time.Millisecond), m.Members)
 }
 
-// Metrics returns them all as of one instant.
+// Metrics returns all metrics for one instant.
 func (p *Pool) Metrics() Metrics {
 	slots := slots(p.cfg.Scheduler.Snapshot())
 	p.mu.Lock()
@@ -249,7 +249,7 @@ func slots(s sluice.Snapshot) int {
 	return n
 }
 
-// Resources says how the members' use stands to Config.Limits.
+// Resources compares the usage of all members with Config.Limits.
 func (p *Pool) Resources() limits.ResourceChecks {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -260,7 +260,7 @@ func (p *Pool) usageLocked() limits.ResourceUsage {
 	return limits.ResourceUsage{Time: age(&p.cfg.Limits, p.start), Tokens: p.total.tokens, LLMCalls: p.total.calls}
 }
 
-// Members returns the states of those that are registered, in no order.
+// Members returns the states of all registered members, in no particular order.
 func (p *Pool) Members() []State {
 	p.mu.Lock()
 	defer p.mu.Unlock()

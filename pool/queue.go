@@ -24,23 +24,23 @@ const ageing = 30 * time.Second
 
 // Errors of Run.
 var (
-	// ErrQueueFull is matched by a *QueueFullError.
+	// ErrQueueFull is the target for errors.Is that matches a *QueueFullError.
 	ErrQueueFull = errors.New("queue is full")
-	// ErrQueueTimeout is matched by a *QueueTimeoutError.
+	// ErrQueueTimeout is the target for errors.Is that matches a *QueueTimeoutError.
 	ErrQueueTimeout = errors.New("no place in time")
-	// ErrQueueStopped is returned after Shutdown began.
+	// ErrQueueStopped is returned after the start of Shutdown.
 	ErrQueueStopped = errors.New("pool is shut down")
 )
 
-// QueueFullError is returned by Run for a member that the queue does not take.
+// QueueFullError is returned by Run if the queue does not accept the member.
 type QueueFullError struct {
-	Member   string          // its ID
-	Priority limits.Priority // of the member
-	Queued   int             // members that wait
-	Why      string          // which bound that is above
+	Member   string          // ID of the member
+	Priority limits.Priority // priority of the member
+	Queued   int             // number of waiting members
+	Why      string          // description of the exceeded bound
 }
 
-// Error names the member and the bound.
+// Error returns a message with the member and the exceeded bound.
 func (e *QueueFullError) Error() string {
 	return fmt.Sprintf("member %q: the queue is full for its priority: %d wait, %s", e.Member, e.Queued, e.Why)
 }
@@ -48,14 +48,14 @@ func (e *QueueFullError) Error() string {
 // Is reports whether target is ErrQueueFull.
 func (e *QueueFullError) Is(target error) bool { return target == ErrQueueFull }
 
-// QueueTimeoutError is returned by Run for a member that had no place within QueueTimeout.
+// QueueTimeoutError is returned by Run if a member cannot start within Config.QueueTimeout.
 type QueueTimeoutError struct {
-	Member   string        // its ID
-	Wait     time.Duration // in the queue
-	Position int           // its place in the queue, from 1
+	Member   string        // ID of the member
+	Wait     time.Duration // waiting time in the queue
+	Position int           // position in the queue, from 1
 }
 
-// Error names the member, its wait and its place.
+// Error returns a message with the member, the wait and the position.
 func (e *QueueTimeoutError) Error() string {
 	return fmt.Sprintf("member %q: no place among those at work in %v, at place %d of the queue", e.Member, e.Wait, e.Position)
 }
@@ -81,12 +81,12 @@ type entry struct {
 	goes     bool
 }
 
-// Run registers a member, runs fn with it, and closes it: as completed, or failed with what fn returned. Of all callers of
-// Run at most MaxActive are at work; the others wait, the most urgent first and then the oldest. fn's context ends with ctx,
-// with the member's limit of time, and when Shutdown has waited for long enough.
+// Run registers a member, calls fn with it, and closes it. If fn returns an error, the member has the phase Failed. At most MaxActive
+// members run at once. The other members wait, and Run starts them by priority and then by age. The context of fn ends with ctx, with
+// the member's time limit, or when Shutdown cancels it.
 //
-// It returns fn's error, a *sluice.PanicError of fn, a *QueueFullError or *QueueTimeoutError, ErrDuplicate, ErrQueueStopped, or
-// the error of ctx. A fn that itself waits for Run needs MaxActive to be more than such callers.
+// Run returns the error of fn, a *sluice.PanicError, a *QueueFullError or *QueueTimeoutError, ErrDuplicate, ErrQueueStopped, or the
+// error of ctx. If fn itself calls Run, MaxActive must exceed the number of such members. Otherwise, all of them may wait forever.
 func (p *Pool) Run(ctx context.Context, id string, cfg MemberConfig, fn func(context.Context, *Member) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -275,18 +275,18 @@ func (e *entry) urgency(now time.Time) int {
 	return min(int(e.priority)+int(now.Sub(e.since)/ageing), int(limits.Critical))
 }
 
-// ShutdownError names the members that did not end.
-type ShutdownError struct{ Members []string } // by their IDs
+// ShutdownError names the members that did not stop, by their IDs.
+type ShutdownError struct{ Members []string } // IDs of the members
 
-// Error names them.
+// Error returns a message with the IDs of the members.
 func (e *ShutdownError) Error() string {
 	return fmt.Sprintf("still at work after the shutdown: %s", strings.Join(e.Members, ", "))
 }
 
-// Shutdown stops Run: those that wait fail with ErrQueueStopped, and those at work may end by themselves for DrainTimeout.
-// Then, or when ctx ends, their contexts are cancelled with ErrQueueStopped as the cause, and they have five seconds more;
-// a *ShutdownError names the members that still run then. It is safe to call twice: each call waits. Members
-// that were registered by hand are not touched.
+// Shutdown stops Run. Waiting members fail with ErrQueueStopped, and active members may finish within DrainTimeout.
+// After that time, or when ctx ends, Shutdown cancels their contexts with the cause ErrQueueStopped and waits five more
+// seconds. If members still run, it returns a *ShutdownError. Shutdown may be called twice. It ignores members from
+// Register.
 func (p *Pool) Shutdown(ctx context.Context) error {
 	idle := p.stop()
 	if p.cfg.DrainTimeout > 0 {
