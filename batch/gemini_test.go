@@ -102,11 +102,11 @@ func TestFormsOfInputForGemini(t *testing.T) {
 
 func TestBadLinesForGeminiAreRefused(t *testing.T) {
 	for _, tt := range []struct{ name, provider, line, want string }{
-		{"a model that leads elsewhere", "gemini", `{"model":"../files/x","contents":[]}`, "is not the id of a Gemini model"},
-		{"one with a query", "gemini", `{"prompt":"x","model":"gemini-2.5-flash?key=1"}`, "is not the id of a Gemini model"},
-		{"one of another host", "gemini", `{"request":{"model":"//evil.example/x","contents":[]}}`, "is not the id of a Gemini model"},
-		{"a url that leads elsewhere", "gemini", `{"url":"/v1beta/models/x/../y:generateContent","body":{"contents":[]}}`, "is not the id of a Gemini model"},
-		{"an address", "gemini", `{"url":"https://evil.example/v1beta/models/x:generateContent","body":{"contents":[]}}`, "is an address"},
+		{"a model that leads elsewhere", "gemini", `{"model":"../files/x","contents":[]}`, "is not a valid model ID of Gemini"},
+		{"one with a query", "gemini", `{"prompt":"x","model":"gemini-2.5-flash?key=1"}`, "is not a valid model ID of Gemini"},
+		{"one of another host", "gemini", `{"request":{"model":"//evil.example/x","contents":[]}}`, "is not a valid model ID of Gemini"},
+		{"a url that leads elsewhere", "gemini", `{"url":"/v1beta/models/x/../y:generateContent","body":{"contents":[]}}`, "is not a valid model ID of Gemini"},
+		{"an address", "gemini", `{"url":"https://evil.example/v1beta/models/x:generateContent","body":{"contents":[]}}`, "contains a host"},
 		{"two models", "gemini", `{"url":"/v1beta/models/x:generateContent","body":{"model":"y","contents":[]}}`, `two models are named: "x", and in the body "y"`},
 		{"another model beside the request", "gemini", `{"key":"k","model":"gemini-2.5-pro","request":{"model":"gemini-2.5-flash","contents":[]}}`, "two models are named"},
 		{"a model beside the request that is none", "gemini", `{"key":"k","model":7,"request":{"contents":[]}}`, "model is 7"},

@@ -110,7 +110,7 @@ func TestBadLinesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		{"a control character", "{\"model\":\"m\x01\",\"messages\":[]}", "broken JSON at byte 12"},
 		{"not UTF-8", "{\"model\":\"m\",\"messages\":[\"\xff\"]}", "UTF-8"},
 		{"an unknown url", `{"url":"/v1/audio","body":{"model":"m"}}`, "unknown url"},
-		{"an address", `{"url":"https://evil.example/v1/chat/completions","body":{"model":"m"}}`, "is an address"},
+		{"an address", `{"url":"https://evil.example/v1/chat/completions","body":{"model":"m"}}`, "contains a host"},
 		{"no url", `{"body":{"model":"m"}}`, "url is missing"},
 		{"another method", `{"method":"GET","url":"/v1/responses","body":{"model":"m"}}`, `method is "GET"`},
 		{"no body", `{"url":"/v1/responses"}`, "body is missing"},

@@ -281,7 +281,7 @@ func TestARunStopsWhenNoUpstreamIsLeft(t *testing.T) {
 		if !ok || !also || stop.Kind != sluice.QuotaExhausted || len(none.Left) != 2 {
 			t.Fatalf("error %v", err)
 		}
-		if want := "no upstream is left for model m; main: the key was rejected: "; !strings.HasPrefix(none.Error(), want) || !strings.Contains(none.Error(), "; spare: the account's quota is spent: ") {
+		if want := "all upstreams of model m are excluded; main: the key was rejected: "; !strings.HasPrefix(none.Error(), want) || !strings.Contains(none.Error(), "; spare: the account's quota is spent: ") {
 			t.Errorf("%s", none)
 		}
 		if rep.Report.Failed != 0 || rep.Done < 30 || len(files.results(t)) != rep.Done {

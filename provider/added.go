@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 )
 
-// Added completes requests with the fields that Sluice adds to them, as each model takes these: the bound of the output by one of its names,
-// and the question for the usage of a stream. It learns from rejections which name a model takes, and which asks for no usage. It belongs
-// to one account. The zero value knows nothing; it is safe for concurrent use.
+// Added adapts the fields that Sluice adds to requests of chat completions: the output limit, and the option that asks for the usage of a
+// stream. From rejections, it learns the field names that each model accepts. Use one Added per account. The zero value is ready to use. An
+// Added is safe for concurrent use.
 type Added struct {
 	mu     sync.Mutex
 	models map[string]taken
@@ -28,7 +28,7 @@ type taken struct {
 // streamOptions is the field that asks a stream for its usage.
 const streamOptions = "stream_options"
 
-// OtherBound returns the other name of a field of chat completions that bounds the output; "" if it has none.
+// OtherBound returns the other name of max_tokens or max_completion_tokens, and "" for any other field of chat completions.
 func OtherBound(name string) string {
 	return map[string]string{"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}[name]
 }
@@ -39,8 +39,9 @@ func (a *Added) of(model string) taken {
 	return a.models[model]
 }
 
-// Complete returns the body of a request to a model of p, and the names of the fields in it that Sluice added. bound is the field of the given
-// body with the bound that Sluice added; "" if it added none. stream says that the response is a stream.
+// Complete returns the body of a request to a model of p, and the names of its added fields. bound names the field of body with the output
+// limit that Sluice added, or is "". Complete renames this field if the model requires it. If stream is true, Complete also asks for the
+// usage.
 func (a *Added) Complete(p *Provider, e Endpoint, model string, body []byte, bound string, stream bool) (complete []byte, added []string) {
 	if e != ChatCompletions { // the only endpoint with more than one name
 		return body, nil
@@ -61,8 +62,8 @@ func (a *Added) Complete(p *Provider, e Endpoint, model string, body []byte, bou
 	return body, added
 }
 
-// Refused learns from the rejection of a request in which Sluice added fields: see Error.Unsupported. If the model may take the request with the
-// other name of the field, or without it, the outcome is Amended.
+// Refused learns from the rejection of a request with added fields: see Verdict.Unsupported. It sets o.Amended if the model may accept the
+// request with the other name of the field, or without the field.
 func (a *Added) Refused(model string, o *sluice.Outcome) {
 	refusal, ok := errors.AsType[*Error](o.Err)
 	if !ok || refusal.Unsupported == "" || o.Kind.Fatal() || o.Kind.Throttle() || o.Kind.Transient() {
@@ -102,9 +103,9 @@ func renamed(body []byte, from, to string) []byte {
 	return body
 }
 
-// WithUsage returns a body of chat completions whose stream states its usage: OpenAI's does so only for who asks
-// (https://platform.openai.com/docs/api-reference/chat/create#chat_create-stream_options). It is the same body where that asks
-// already, or is not a JSON object.
+// WithUsage returns a body of chat completions that asks a stream for its usage. OpenAI states the usage only if asked
+// (https://platform.openai.com/docs/api-reference/chat/create#chat_create-stream_options). A body that already asks for it, or is not a JSON
+// object, is returned unchanged.
 func WithUsage(body []byte) []byte {
 	var options []byte
 	at, members := 0, 0
@@ -128,8 +129,8 @@ func WithUsage(body []byte) []byte {
 	return append(append(edited, with...), body[to:]...)
 }
 
-// UsageOptions returns stream_options by which a stream of chat completions states its usage, made from a request's own
-// stream_options; nil is none. It returns nil if they stay unchanged: they ask for it, or have a type that the provider will reject.
+// UsageOptions returns a value of stream_options that asks a stream of chat completions for its usage. options is the present value, or nil.
+// UsageOptions returns nil if options already asks for the usage, or has a type that the provider will reject.
 func UsageOptions(options []byte) []byte {
 	const ask = `"include_usage":true`
 	switch {

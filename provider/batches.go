@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// BatchAPI describes a provider's Batch API, which runs many requests within a day at a lower price. The zero value means that
-// there is none. A number of 0 is unknown.
+// BatchAPI describes a provider's Batch API, which processes many requests at a lower price, within a day as a rule. The zero value is a
+// provider without a Batch API. A number of 0 is unknown.
 type BatchAPI struct {
-	API      string        // whose form it has: openai, anthropic or gemini; "" is none
-	Requests int           // most of them in a batch
-	Bytes    int64         // most of them in a batch's file
-	OneModel bool          // all requests of a batch are of one model
-	PerHour  int           // most batches that can be made in an hour
-	Pending  int           // most requests of all batches that have not ended
-	Window   time.Duration // in which a batch ends, done or not
-	Price    float64       // of a call, where a live one's is 1
-	Source   string        // an address that says all this
+	API      string        // form of the API: openai, anthropic or gemini; "" if there is no Batch API
+	Requests int           // maximum number of requests in a batch
+	Bytes    int64         // maximum size of a batch's file
+	OneModel bool          // all requests of a batch must be to one model
+	PerHour  int           // maximum number of new batches per hour
+	Pending  int           // maximum number of requests in all unfinished batches
+	Window   time.Duration // maximum duration of a batch, which then ends even if it is unfinished
+	Price    float64       // fraction of the normal price, such as 0.5
+	Source   string        // URL of the documentation
 }
 
-// BatchesRow is BatchAPI as a file of YAML writes it. A missing field does not change the provider's.
+// BatchesRow is a [BatchAPI] in YAML. If a field is missing, the value of the provider stays.
 type BatchesRow struct {
 	API      *string  `yaml:"api"`
 	Requests *Count   `yaml:"requests"`
@@ -47,13 +47,13 @@ func (b *BatchAPI) change(row *BatchesRow) (field string, err error) {
 	if row.API != nil && *row.API == "" {
 		*b = BatchAPI{}
 		if *row != (BatchesRow{API: row.API}) {
-			return ".api", errors.New("without an api nothing else can be said of it: leave the rest out")
+			return ".api", errors.New("an empty api disables the Batch API: remove the other fields of batches")
 		}
 		return "", nil
 	}
 	set(&b.API, row.API)
 	if !slices.Contains(batchAPIs[:], b.API) {
-		return ".api", fmt.Errorf("unknown form %q of a Batch API: use one of %s", b.API, strings.Join(batchAPIs[:], ", "))
+		return ".api", fmt.Errorf("unknown Batch API %q: use one of %s", b.API, strings.Join(batchAPIs[:], ", "))
 	}
 	bytes := Count(b.Bytes)
 	for _, f := range []struct {
@@ -76,7 +76,7 @@ func (b *BatchAPI) change(row *BatchesRow) (field string, err error) {
 		}
 	}
 	if row.Price != nil && !(*row.Price > 0 && *row.Price <= 1) {
-		return ".price", fmt.Errorf("%v is not a part of the live price, such as 0.5", *row.Price)
+		return ".price", fmt.Errorf("%v is not a fraction of the normal price, such as 0.5", *row.Price)
 	}
 	set(&b.Price, row.Price)
 	set(&b.OneModel, row.OneModel)

@@ -166,7 +166,7 @@ func (b *answerBody) ended(err error) (o sluice.Outcome) {
 }
 
 // errClosedEarly is why a body ended that was closed before its end.
-var errClosedEarly = errors.New("body was closed")
+var errClosedEarly = errors.New("response body was closed before its end")
 
 // tail keeps the end of a long answer.
 type tail struct {

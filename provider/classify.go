@@ -15,11 +15,11 @@ import (
 // maxMessage is how much of a provider's words is kept.
 const maxMessage = 1000
 
-// Classify says what an answer means. It reads the status, the headers, and of the body only the fields of an
-// error: the text of a model's answer is not evidence. A status of 0 is an error without one.
+// Classify returns the meaning of a response. It reads the status, the headers and the error fields of the body. It does not read the output
+// of a model. A status of 0 is an error without a status.
 //
-// An error inside an answer of status 200 is an error, and an error may name another status than HTTP did, which then
-// counts: gateways wrap a 429 in a 400.
+// A response of status 200 with an error in its body is an error. If the body states another status than HTTP, the status in the body
+// counts, because some gateways return a 429 as a 400.
 func Classify(p Provider, status int, h http.Header, body []byte, now time.Time) Verdict {
 	return p.classify(status, h, body, nil, now)
 }
@@ -48,12 +48,11 @@ func classifyEvent(p Provider, data []byte, now time.Time) Verdict {
 	return p.verdict(errtext.Read(data, nil), 0, nil, now)
 }
 
-// ClassifyText says what a text in an error's channel means: what an SDK threw, what a command wrote to its standard
-// error, a line of a log, an answer that somebody pasted. status is the HTTP status if it is known, else 0.
+// ClassifyText returns the meaning of an error text, such as an exception of an SDK, the standard error of a command, a line of a log or a
+// pasted response. status is the HTTP status, or 0 if it is unknown.
 //
-// A text is OK unless it speaks as an error does: by the name of an exception, an error's prefix, a status beside its
-// phrase, an error object, or a sentence that providers and agents are known to refuse with. What only talks about
-// errors is OK, such as a commit's title, a manual, code, or a display of usage.
+// The kind is OK unless the text has the form of an error: the name of an exception, an error prefix, a status with its phrase, an error
+// object, or a known rejection message. Texts about errors, such as commit messages, manuals, code and usage displays, are OK.
 func ClassifyText(p Provider, status int, text string, now time.Time) Verdict {
 	if status < 400 {
 		status = 0
@@ -84,7 +83,7 @@ func ClassifyText(p Provider, status int, text string, now time.Time) Verdict {
 	return p.verdict(errtext.Read([]byte(s), nil), status, nil, now)
 }
 
-// Head returns the status and the headers of an HTTP answer that was pasted as text; false if the text begins otherwise.
+// Head returns the status and the headers of an HTTP response at the start of a text. It returns false if the text starts otherwise.
 func Head(text string) (status int, h http.Header, ok bool) {
 	status, h, _, ok = errtext.Head(text)
 	return status, h, ok
@@ -117,7 +116,7 @@ func (p Provider) verdict(e *errtext.Error, status int, h http.Header, now time.
 	v.fill(&p, e, over, h, now)
 	if overflow := strings.Contains(v.Message, "reset reason: overflow"); status == 503 && (overflow || h.Get("X-Envoy-Overloaded") == "true") {
 		v.Kind, v.Dimension, v.Proxy = sluice.RateLimit, limits.Concurrency, true
-		v.Why = Reason{Rule: "requests in flight at Envoy", Field: "x-envoy-overloaded", Value: "true"}
+		v.Why = Reason{Rule: "limit of requests in flight at Envoy", Field: "x-envoy-overloaded", Value: "true"}
 	}
 	p.doubt(&v)
 	return v
@@ -157,12 +156,12 @@ func (p Provider) decide(v *Verdict, e *errtext.Error, status int, h http.Header
 	window, _, rejected := rejectedWindow(h, now)
 	switch {
 	case d.Name == errtext.Redirect:
-		v.Message = strings.TrimSuffix("the base URL redirects, which is not followed: give the address it leads to: "+v.Message, ": ")
+		v.Message = strings.TrimSuffix("the base URL redirects to another URL, and redirects are not followed: use the other URL: "+v.Message, ": ")
 	case d.Name == errtext.PaymentRequired && (headerWait(h, now) > 0 || h.Get("Retry-After") != ""):
 		v.Kind = sluice.RateLimit
-		v.Why = Reason{Rule: "payment required, but a wait is stated", Field: "retry-after", Value: quote(h.Get("Retry-After"))}
+		v.Why = Reason{Rule: "payment required, with a stated wait", Field: "retry-after", Value: quote(h.Get("Retry-After"))}
 	case d.Name == errtext.QuotaInWords && p.Dialect == Gemini && status != 402:
-		v.Kind, v.Why.Also = sluice.RateLimit, "usage_window: Google says the same of a day's quota"
+		v.Kind, v.Why.Also = sluice.RateLimit, "usage_window: Google sends the same message for a daily quota"
 	case d.Kind == sluice.QuotaExhausted && d.Message != "" && told():
 		v.Kind, v.Why.Also = sluice.RateLimit, "" // money does not come back by itself
 	case d.Kind == sluice.RateLimit && status == 429 && rejected:
@@ -200,7 +199,7 @@ func (v *Verdict) fallback(e *errtext.Error, status int, wait time.Duration) {
 	case status >= 300:
 		v.Kind = sluice.BadRequest
 	case e.Known():
-		v.Kind, v.Why = sluice.ServerError, Reason{Rule: "error of no known type"}
+		v.Kind, v.Why = sluice.ServerError, Reason{Rule: "error of unknown type"}
 	default:
 		v.Kind, v.Why = sluice.OK, Reason{Rule: noError}
 	}
@@ -228,15 +227,15 @@ func (v *Verdict) fill(p *Provider, e *errtext.Error, over time.Time, h http.Hea
 	}
 	if spent := codexReset(h, now); v.Kind == sluice.RateLimit && v.Wait == 0 && spent.After(now) {
 		v.Kind, v.basis = sluice.UsageWindow, byCode
-		v.Why.Also = "rate_limit: the status says no more, but a window of the plan is used up"
+		v.Why.Also = "rate_limit: the error names no usage window, but headers state that a window of the plan is exhausted"
 	}
 	if v.Kind == sluice.RateLimit && v.Dimension == limits.AnyDimension && v.Wait > longLimit {
 		v.Kind, v.basis = sluice.UsageWindow, byWords // a wait alone confirms no window
-		v.Why.Also = "rate_limit: it is called one, but asks for longer than any of them"
+		v.Why.Also = "rate_limit: the error names a rate limit, but its wait is too long for a rate limit"
 	}
 	if v.Kind == sluice.RateLimit && v.Wait == 0 && e.Allowance() {
 		v.Kind, v.basis = sluice.UsageWindow, byWords
-		v.Why.Also = "rate_limit: it may refill all the time, but says nothing of when"
+		v.Why.Also = "rate_limit: the limit may refill continuously, because the error states no reset"
 	}
 	if v.Kind != sluice.Overloaded {
 		v.fillWindow(e, over, h, now)

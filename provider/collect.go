@@ -14,7 +14,7 @@ import (
 )
 
 // errCut is the error of a stream that ended before its message did.
-var errCut = errors.New("stream ended before its message did")
+var errCut = errors.New("stream ended before the end of the message")
 
 // errEventTooLong is the error for a stream with an event above 16 MiB.
 var errEventTooLong = sse.ErrTooLong

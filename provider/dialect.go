@@ -8,21 +8,21 @@ import (
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 )
 
-// Dialect is the form of a provider's requests and responses.
+// Dialect is the format of a provider's requests and responses.
 type Dialect uint8
 
-// Dialects. Each has a file of its own, with the facts of its endpoints.
+// These are the supported dialects.
 const (
-	OpenAI    Dialect = iota // chat completions, responses, embeddings, and everything compatible with them
-	Anthropic                // messages
-	Gemini                   // generateContent
-	Cohere                   // version 2 of the Chat API
+	OpenAI    Dialect = iota // APIs of OpenAI and of compatible servers
+	Anthropic                // Messages API
+	Gemini                   // Gemini API (generateContent)
+	Cohere                   // Chat API, version 2
 )
 
-// Endpoint is a path of a provider's API whose requests and responses Sluice understands.
+// Endpoint is a path of a provider's API with a known format of requests and responses.
 type Endpoint uint8
 
-// Endpoints. The zero value is none.
+// These are the supported endpoints. The zero value is no endpoint.
 const (
 	NoEndpoint            Endpoint = iota
 	ChatCompletions                // POST /v1/chat/completions
@@ -33,7 +33,7 @@ const (
 	StreamGenerateContent          // POST /v1beta/models/{model}:streamGenerateContent?alt=sse
 	EmbedContent                   // POST /v1beta/models/{model}:embedContent
 	BatchEmbedContents             // POST /v1beta/models/{model}:batchEmbedContents
-	Completions                    // POST /v1/completions, of models that take a prompt and no messages
+	Completions                    // POST /v1/completions, for models that accept a prompt in place of messages
 	CohereChat                     // POST /v2/chat
 	numEndpoints
 )
@@ -103,10 +103,10 @@ var (
 	}()
 )
 
-// Known reports whether there is such a dialect.
+// Known reports whether the dialect is supported.
 func (d Dialect) Known() bool { return int(d) < len(dialects) }
 
-// String returns the dialect's name as files spell it.
+// String returns the name of the dialect in settings, such as "openai".
 func (d Dialect) String() string {
 	if d.Known() {
 		return dialectFacts[d].name
@@ -114,7 +114,7 @@ func (d Dialect) String() string {
 	return fmt.Sprintf("dialect(%d)", uint8(d))
 }
 
-// DialectOf returns the dialect in which the client that sent a request reads errors.
+// DialectOf returns the dialect of the client that sent a request, so that the client can read error responses (default OpenAI).
 func DialectOf(r *http.Request) Dialect {
 	for d := range dialects {
 		if dialects[d].isFrom(r) {
@@ -124,29 +124,29 @@ func DialectOf(r *http.Request) Dialect {
 	return OpenAI
 }
 
-// Refusal is an error that a server other than the provider gives, such as a gateway.
+// Refusal is an error of a server that is not the provider, such as a gateway.
 type Refusal struct {
-	Status  int
-	Kind    string // a code: queue_full, invalid_request, ...
+	Status  int    // HTTP status
+	Kind    string // error code, such as queue_full or invalid_request
 	Message string
-	Field   string // of the request, that is wrong; "" is none
+	Field   string // invalid field of the request, or ""
 }
 
-// Refusal returns an error as the JSON document of a response.
+// Refusal returns the body of an error response as a value for json.Marshal, in the form of the dialect.
 func (d Dialect) Refusal(r Refusal) any {
 	_, doc := dialects[d].refusal(r, NoEndpoint)
 	return doc
 }
 
-// RefusalEvent returns an error as the name, which may be "", and the JSON data of an event in a stream of the endpoint.
+// RefusalEvent returns an error as an event in a stream of the endpoint: its name, which may be "", and its data for json.Marshal.
 func (e Endpoint) RefusalEvent(r Refusal) (name string, data any) {
 	return dialects[e.Dialect()].refusal(r, e)
 }
 
-// Model returns a model as the JSON document of a response.
+// Model returns the description of a model as a value for json.Marshal, in the form of the dialect.
 func (d Dialect) Model(name string) any { return dialects[d].model(name) }
 
-// Models returns a list of models as the JSON document of a response.
+// Models returns a list of models as a value for json.Marshal, in the form of the dialect.
 func (d Dialect) Models(names []string) any {
 	entries := make([]any, 0, len(names))
 	for _, name := range names {

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/prose"
 )
 
-// Endpoints returns all endpoints that there are.
+// Endpoints returns all supported endpoints.
 func Endpoints() []Endpoint {
 	var all []Endpoint
 	for e := NoEndpoint + 1; e < numEndpoints; e++ {
@@ -79,19 +79,19 @@ func (e Endpoint) spec() *spec {
 	return &specs[e]
 }
 
-// String returns the endpoint's path as a batch line's url spells it.
+// String returns the endpoint's path, as in the url of a batch input line.
 func (e Endpoint) String() string { return e.spec().path }
 
-// Dialect returns the form of the endpoint's requests and responses.
+// Dialect returns the dialect of the endpoint.
 func (e Endpoint) Dialect() Dialect { return e.spec().dialect }
 
-// Embeds reports whether the endpoint answers with embeddings, which are no tokens.
+// Embeds reports whether responses contain embeddings, which have no output tokens.
 func (e Endpoint) Embeds() bool { return e.spec().embeds }
 
-// ModelInPath reports whether the path names the model, and the body need not.
+// ModelInPath reports whether the path contains the model, so that the body does not need to.
 func (e Endpoint) ModelInPath() bool { return e.spec().pathOf != nil }
 
-// CountPath returns the path at which the tokens of a request are counted, as documents write it; "" is none.
+// CountPath returns the path that counts the tokens of a request, with {model} for the model, or "" if the API has no such path.
 func (e Endpoint) CountPath() string {
 	s := e.spec()
 	if s.count == "" {
@@ -100,24 +100,25 @@ func (e Endpoint) CountPath() string {
 	return strings.TrimSuffix(s.path, s.ending) + s.count
 }
 
-// Has reports whether the provider may have an endpoint. One that speaks OpenAI's dialect may have the endpoints
-// of other dialects too, unless it is known to have none.
+// Has reports whether the provider may have an endpoint. A provider with the dialect OpenAI may also have endpoints of other dialects,
+// unless OneDialect is set.
 func (p Provider) Has(e Endpoint) bool {
 	return e.Dialect() == p.Dialect || p.Dialect == OpenAI && !p.OneDialect
 }
 
-// PromptEndpoint returns the endpoint for a bare prompt to a model, which is for embeddings if its name says so.
+// PromptEndpoint returns the endpoint for a single prompt to a model. The name of the model can indicate embeddings or completions.
 func (p Provider) PromptEndpoint(model string) Endpoint {
 	return dialects[p.Dialect].promptEndpoint(strings.ToLower(model))
 }
 
-// MessagesEndpoint returns the endpoint for a request with the member messages.
+// MessagesEndpoint returns the endpoint for a request with the field messages.
 func (p Provider) MessagesEndpoint() Endpoint {
 	return cmp.Or(dialectFacts[p.Dialect].messages, ChatCompletions)
 }
 
-// Bound returns the member of a body that bounds the length of the answer, "" if it has none; a dot goes into an object.
-// otherwise is the bound to send when the request has none, because the provider demands one; 0 is to send none.
+// Bound returns the field of a request body that limits the length of the output, or "" if there is none. A dot separates the names of
+// nested fields. otherwise is the limit to send if the provider requires one and the request has none. If otherwise is 0, the provider
+// requires no limit.
 func (p Provider) Bound(e Endpoint) (member string, otherwise int) {
 	if e == ChatCompletions && p.ChatBound != "" {
 		return p.ChatBound, 0
@@ -125,8 +126,8 @@ func (p Provider) Bound(e Endpoint) (member string, otherwise int) {
 	return e.spec().bound, e.spec().otherwise
 }
 
-// Path returns the endpoint's path for a model. Only Gemini's hold one: x, models/x or tunedModels/x. It fails for an id
-// that could lead elsewhere, since ids come from input files.
+// Path returns the endpoint's path for a model. Only paths of Gemini contain the model: as x, models/x or tunedModels/x. Path fails for a
+// model ID that could lead to another path, because IDs can come from input files.
 func (e Endpoint) Path(model string) (string, error) {
 	if s := e.spec(); s.pathOf != nil {
 		return s.pathOf(model)
@@ -134,15 +135,15 @@ func (e Endpoint) Path(model string) (string, error) {
 	return e.String(), nil
 }
 
-// AppendPrompt appends the body of a bare prompt, but for its closing brace, so that more members can follow. prompt and
-// system are JSON strings; a system of nil is none, and so is any where the endpoint has no place for one but a member. Before the
-// prompt of a completion it stands as text.
+// AppendPrompt appends the JSON body of a request with one prompt, without its closing brace, so that more fields can follow. prompt and
+// system are JSON strings. If system is nil, the body has no system prompt. For Completions, system is put before the prompt. Endpoints for
+// embeddings and for Gemini ignore system.
 func AppendPrompt(b []byte, e Endpoint, model string, prompt, system []byte) []byte {
 	return e.spec().prompt(b, model, prompt, system)
 }
 
-// ParseEndpoint reads the url of a batch line, which is exactly one of the known paths, and the model that stands in it
-// with Gemini. An address is refused, so that no input file decides where the key is sent.
+// ParseEndpoint returns the endpoint for the url of a batch input line, which must be a path. model is the model in a path of Gemini, or "".
+// Complete URLs are rejected, so that an input file cannot choose the host that receives the key.
 func ParseEndpoint(path string) (e Endpoint, model string, err error) {
 	for e := NoEndpoint + 1; e < numEndpoints; e++ {
 		s := e.spec()
@@ -167,10 +168,10 @@ func ParseEndpoint(path string) (e Endpoint, model string, err error) {
 		}
 	}
 	if strings.Contains(path, "//") {
-		return NoEndpoint, "", fmt.Errorf("url %q is an address: only a path is allowed, such as /v1/chat/completions; "+
-			"the address comes from the base URL", Redact(clip(path, 200)))
+		return NoEndpoint, "", fmt.Errorf("url %q contains a host, which only the base URL sets: "+
+			"use a path such as /v1/chat/completions", Redact(clip(path, 200)))
 	}
-	return NoEndpoint, "", fmt.Errorf("unknown url %q: want /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, "+
+	return NoEndpoint, "", fmt.Errorf("unknown url %q: use /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, "+
 		"/v1/messages or %s", Redact(clip(path, 200)), GenerateContent)
 }
 
@@ -207,10 +208,9 @@ func modelIn(path string) string {
 	return name
 }
 
-// URL returns the address of an endpoint below base, which is as the official SDK takes it; "" is the provider's own.
-// A base for OpenAI that is only a host gets the /v1 that such servers want, one for Gemini without any version its
-// /v1beta. A query in base is kept (Azure's api-version), and wins over what the provider's Query says of the same name.
-// It fails like Path.
+// URL returns the URL of an endpoint. base is a base URL in the form of the official SDK; if it is "", URL uses p.BaseURL. If base is only a
+// host, URL adds /v1 for OpenAI. If base has no version, URL adds /v1beta for Gemini. Query parameters of base stay, and have precedence
+// over p.Query. URL fails for the model IDs for which Path fails.
 func (p Provider) URL(base string, e Endpoint, model string) (string, error) {
 	path, err := e.Path(model)
 	if err != nil {
@@ -257,26 +257,26 @@ func withQuery(query, more string) string {
 	return query
 }
 
-// Target says where a call goes and how.
+// Target is the destination of a request, with its key and headers.
 type Target struct {
-	BaseURL  string // as the official SDK takes it; "" is the provider's own
-	Key      string // sent as the provider wants it; "" sends none
+	BaseURL  string // base URL in the form of the official SDK; "" is the base URL of the provider
+	Key      string // key in the header of Provider.Auth; "" sends no key
 	Endpoint Endpoint
-	Model    string      // goes into the path where it belongs there (see URL), and is not looked at elsewhere
-	Header   http.Header // wins over all other headers
+	Model    string      // model for an endpoint whose path contains the model; ignored for other endpoints
+	Header   http.Header // additional headers, which replace other headers of the same name
 }
 
-// Check returns the error that every request to the target's address would have, for every endpoint and model.
+// Check returns an error if no request can be made with the target's base URL, for any endpoint and model.
 func (p Provider) Check(t Target) error {
 	t.Endpoint = ChatCompletions
 	_, err := p.NewRequest(context.Background(), t, nil)
 	return err
 }
 
-// NewRequest makes the request of one call. The body can be sent again (GetBody is set).
+// NewRequest returns the HTTP request of one call. GetBody of the request is set, so that the body can be sent again.
 func (p Provider) NewRequest(ctx context.Context, t Target, body []byte) (*http.Request, error) {
 	if t.BaseURL == "" && p.BaseURL == "" {
-		return nil, fmt.Errorf("provider %q has no base URL of its own: give one", p.Name)
+		return nil, fmt.Errorf("provider %q has no default base URL: set the base URL", p.Name)
 	}
 	address, err := p.URL(t.BaseURL, t.Endpoint, t.Model)
 	if err != nil {
@@ -293,10 +293,10 @@ func (p Provider) request(ctx context.Context, t Target, method, address string,
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
-		return nil, fmt.Errorf("base URL: %s", Redact(err.Error(), t.Key))
+		return nil, fmt.Errorf("invalid base URL: %s", Redact(err.Error(), t.Key))
 	}
 	if req.URL.Scheme != "http" && req.URL.Scheme != "https" || req.URL.Host == "" {
-		return nil, fmt.Errorf("base URL %q is not an http or https address", Redact(clip(t.BaseURL, 200), t.Key))
+		return nil, fmt.Errorf("base URL %q is not an http or https URL", Redact(clip(t.BaseURL, 200), t.Key))
 	}
 	h := req.Header
 	if body != nil {

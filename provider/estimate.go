@@ -23,19 +23,19 @@ const (
 	maxCount = 1 << 40
 )
 
-// Request is what a request's body says about its price.
+// Request contains the properties of a request that determine its cost.
 type Request struct {
-	Model  string // "" when the body does not say
-	Stream bool
-	N      int // how many answers are asked for; at least 1
+	Model  string // model in the body, or ""
+	Stream bool   // the response is a stream
+	N      int    // requested number of choices, at least 1
 	Cost   sluice.Cost
 }
 
-// ErrNotObject is returned by Estimate for a body that is not one JSON object.
+// ErrNotObject is the error of [Estimate] for a body that is not a JSON object.
 var ErrNotObject = errors.New("request body is not a JSON object")
 
-// Estimate reads what a call will use at most from the body of its request, in one pass. It does not trust the
-// body: the cost is at least one token and no sum overflows. Broken JSON is ErrNotObject.
+// Estimate estimates the tokens of a request from its body, in one pass. The input is at least one token. MaxOutput is the output limit in
+// the body, for all choices together. If the body is not a JSON object, the error is [ErrNotObject].
 func Estimate(e Endpoint, body []byte) (Request, error) {
 	q := estimate{counter: counter{Scanner: jsonscan.New(body)}, Request: Request{N: 1, Stream: e.spec().stream != ""}}
 	for q.Enter('{'); q.Next('}'); {

@@ -28,20 +28,20 @@ const (
 	longRefusal    = 1 << 20 // what is read of a refusal at most
 )
 
-// ErrAnswerTooLong is the error of an answer above the most bytes allowed.
-var ErrAnswerTooLong = errors.New("answer is larger than allowed")
+// ErrAnswerTooLong is the error of a response that exceeds the maximum size, such as ExchangeConfig.MaxBytes.
+var ErrAnswerTooLong = errors.New("response is too large")
 
-// ExchangeConfig shapes one try.
+// ExchangeConfig configures one attempt.
 type ExchangeConfig struct {
 	Provider Provider
 	Endpoint Endpoint
-	Stream   bool                 // the request asked for a stream
-	Timeout  time.Duration        // of a stream, without a byte: default 2 minutes. Of another answer, from the instant the request leaves to its end: default 10 minutes
-	Deadline func() time.Duration // the present time limit of an answer that is not a stream, in place of Timeout; nil is Timeout
-	MaxBytes int64                // of the answer. Default 64 MiB
-	Key      string               // the run's key, struck out of every text, as are the secrets in the request's header
-	Cost     sluice.Cost          // the estimate: the input of an answer that breaks off before it states its usage
-	Added    []string             // fields of the request that its sender did not ask for
+	Stream   bool                 // the request asks for a stream
+	Timeout  time.Duration        // maximum time between two parts of a stream (default 2 min), or until the end of any other response (default 10 min)
+	Deadline func() time.Duration // returns the present time limit of a response that is not a stream (default: Timeout)
+	MaxBytes int64                // maximum size of the response (default 64 MiB)
+	Key      string               // key that is removed from all texts, as are the secrets in the request header
+	Cost     sluice.Cost          // estimated cost; its input counts if a stream breaks off before it states its usage
+	Added    []string             // request fields that were added to the user's request: see Verdict.Unsupported
 
 	keys []string                      // Key, and those of the header
 	sent func() (io.ReadCloser, error) // the request's body; may be nil
@@ -49,20 +49,20 @@ type ExchangeConfig struct {
 	whole bool // a good response without the place of an answer is a failure; what is only passed on may be of another path
 }
 
-// Answer is what came back, whole.
+// Answer is the received response to one attempt.
 type Answer struct {
-	Status       int
-	RequestID    string
-	Header       http.Header
-	Body         []byte // of a stream: the message that it amounts to; keys are struck out, and bytes that are not UTF-8 replaced
-	FinishReason string // as the provider words it: stop, end_turn, completed, length, ...
+	Status       int         // HTTP status; 0 if no response was received
+	RequestID    string      // request ID in the response header
+	Header       http.Header // response header
+	Body         []byte      // body in valid UTF-8, without keys; for a stream, the equivalent complete message
+	FinishReason string      // finish reason of the provider, such as stop, end_turn, completed or length
 }
 
-// Exchange makes one try: it sends req through base, reads the answer to its end, and returns its outcome. It retries
-// nothing. permit may be nil; Exchange marks it sent, and the caller releases it with the outcome.
+// Exchange makes one attempt: it sends req through base, reads the whole response and returns the outcome. It does not retry. permit may be
+// nil. Exchange marks the permit as sent, and the caller releases it with the outcome.
 //
-// Outcome.Err is the context's error if ctx ended first, an *Error for a rejection, and otherwise the error of the
-// network. The Answer holds the received part, also of a rejection.
+// Outcome.Err is the error of ctx if ctx ended first, an *[Error] after a rejection, and a *[LateError] after a timeout. Otherwise, it is
+// another error, such as a network error. The Answer contains the received part of the response, also after a rejection.
 func Exchange(ctx context.Context, base http.RoundTripper, permit *sluice.Permit, req *http.Request, cfg ExchangeConfig) (Answer, sluice.Outcome) {
 	allowed := allowance{first: cmp.Or(max(0, cfg.Timeout), defaultTimeout), follow: cfg.Deadline, idle: cmp.Or(max(0, cfg.Timeout), defaultIdle)}
 	if cfg.Stream || cfg.Endpoint.spec().stream != "" {
@@ -147,14 +147,14 @@ func (cfg ExchangeConfig) judge(status int, h http.Header, body []byte, id strin
 	}
 	v := cfg.Provider.classify(status, h, body, errtext.NewEcho(cfg.sent), time.Now())
 	if v.Kind == sluice.OK || status/100 == 2 && (!s.valid && v.basis != byCode || v.Message == "") { // no known error, and no response either
-		v = Verdict{Kind: sluice.ServerError, Message: "answer is not JSON: " + Redact(clip(string(body), 200)),
+		v = Verdict{Kind: sluice.ServerError, Message: "response is not JSON: " + Redact(clip(string(body), 200)),
 			Why: Reason{Rule: "good status, no JSON", Field: "body", Value: h.Get("Content-Type")}}
 		if s.valid {
-			v.Message = fmt.Sprintf("response of %s holds no answer: %s", cfg.Endpoint, Redact(clip(string(body), 200)))
+			v.Message = fmt.Sprintf("response of %s contains no answer: %s", cfg.Endpoint, Redact(clip(string(body), 200)))
 			v.Why = Reason{Rule: "good status, no answer", Field: "body", Value: quote(string(body))}
 		}
 		if errtext.Tagged(strings.TrimSpace(string(body[:min(len(body), firstRead)]))) {
-			v.Kind, v.Message = sluice.Blocked, "response is a page: "+Redact(clip(string(body), 200))
+			v.Kind, v.Message = sluice.Blocked, "response is an HTML page: "+Redact(clip(string(body), 200))
 		}
 	}
 	if (status == http.StatusBadRequest || status == http.StatusUnprocessableEntity) && len(cfg.Added) > 0 {
@@ -183,9 +183,8 @@ func (cfg ExchangeConfig) inputs() int {
 	return max(len(request.Input), len(request.Requests))
 }
 
-// Judge says what an answer meant that came otherwise than by Exchange, such as in the files of a Batch API: it is read as one is
-// that comes whole and at once, and no text of it keeps a key. id is the provider's name for it; sent is the header that it was
-// asked for with, whose secrets are struck out too.
+// Judge returns the Answer and the outcome of a response that Exchange did not receive, such as a result in a file of a Batch API. It reads
+// a complete response that is not a stream. id is the request ID. Keys and secrets in the request header sent are removed from all texts.
 func (cfg ExchangeConfig) Judge(sent http.Header, status int, id string, body []byte) (Answer, sluice.Outcome) {
 	cfg.keys, cfg.whole = secretsOf(sent, cfg.Key), cfg.Endpoint != NoEndpoint
 	a := Answer{Status: status, RequestID: Redact(id, cfg.keys...), Body: body}
@@ -220,7 +219,7 @@ func (cfg ExchangeConfig) collect(ctx context.Context, f *flight, resp *http.Res
 func (cfg ExchangeConfig) fault(resp *http.Response, data []byte, id string) sluice.Outcome {
 	v := classifyEvent(cfg.Provider, data, time.Now())
 	if v.Kind == sluice.OK { // in words that no rule knows
-		v.Kind, v.Message = sluice.ServerError, "stream ends with an error: "+clip(string(data), 200)
+		v.Kind, v.Message = sluice.ServerError, "stream ended with an error: "+clip(string(data), 200)
 	}
 	return v.without(cfg.keys).Outcome(cfg.Provider, resp.StatusCode, id)
 }

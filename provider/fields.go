@@ -15,9 +15,9 @@ var fieldSets = sync.OnceValue(func() (sets [numEndpoints]map[string]bool) {
 	return sets
 })
 
-// HasField reports whether a name is a top-level field of the endpoint's requests, as the documents of its provider and of
-// compatible servers spell it on 2026-11-26. A field by which a request chooses among models beside its own is none, unless the
-// endpoint's own provider documents it. A name in camelCase may be in snake_case, as in all JSON of Protocol Buffers.
+// HasField reports whether name is a top-level field of the endpoint's requests. It knows the fields that the provider and compatible
+// servers documented on 2026-11-26. Additional fields that choose a model count only if the endpoint's own provider documents them. A name
+// in camelCase may also be written in snake_case.
 func (e Endpoint) HasField(name string) bool { return e < numEndpoints && fieldSets()[e][name] }
 
 func snake(camel string) string {

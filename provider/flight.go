@@ -256,11 +256,11 @@ func (f *flight) roundTrip(base http.RoundTripper, req *http.Request) (resp *htt
 	}()
 	resp, err = base.RoundTrip(req)
 	if err == nil && resp == nil {
-		err = errors.New("round tripper returned neither an answer nor an error")
+		err = errors.New("round tripper returned neither a response nor an error")
 	}
 	if err == nil && resp.StatusCode < 200 { // after a 101 a read would obey neither the context nor the time limit
 		resp.Body.Close()
-		resp, err = nil, fmt.Errorf("server answered %s, which is not an answer to a call", resp.Status)
+		resp, err = nil, fmt.Errorf("server returned the unexpected status %s", resp.Status)
 	}
 	return resp, err
 }
@@ -324,38 +324,38 @@ type networkError struct {
 func (e *networkError) Error() string { return e.text }
 func (e *networkError) Unwrap() error { return e.err }
 
-// Deadline is one of those that a try has.
+// Deadline is a time limit of an attempt.
 type Deadline uint8
 
-// Deadlines.
+// These are the time limits of an attempt.
 const (
-	FirstByteDeadline Deadline = iota // until the answer begins
-	IdleDeadline                      // from one part of the answer to the next
-	TotalDeadline                     // until the answer's end
-	SendDeadline                      // from one part of the request to the next
+	FirstByteDeadline Deadline = iota // from sending the request to the first byte of the response
+	IdleDeadline                      // between two parts of the response
+	TotalDeadline                     // until the end of the response, over all attempts of a call
+	SendDeadline                      // between two parts of the request
 )
 
-// LateError says that a try, or all tries of a call, took longer than they may.
+// LateError is the error of an attempt or a call that exceeded a time limit.
 type LateError struct {
-	Deadline Deadline
-	After    time.Duration
+	Deadline Deadline      // exceeded time limit
+	After    time.Duration // value of the time limit
 }
 
-// Error says what did not come within how long.
+// Error describes the exceeded time limit and its value.
 func (e *LateError) Error() string {
 	switch e.Deadline {
 	case IdleDeadline:
-		return fmt.Sprintf("nothing more of the answer came within %v", e.After)
+		return fmt.Sprintf("no further part of the response within %v", e.After)
 	case SendDeadline:
-		return fmt.Sprintf("nothing more of the request was taken within %v", e.After)
+		return fmt.Sprintf("server accepted no further part of the request within %v", e.After)
 	case TotalDeadline:
-		return fmt.Sprintf("no whole answer within %v", e.After)
+		return fmt.Sprintf("no complete response within %v", e.After)
 	}
-	return fmt.Sprintf("no answer within %v", e.After)
+	return fmt.Sprintf("no response within %v", e.After)
 }
 
-// Timeout is true, as of every error of a network that took too long.
+// Timeout returns true, because a LateError is a timeout.
 func (e *LateError) Timeout() bool { return true }
 
-// Temporary is true: another try may be in time.
+// Temporary returns true, because another attempt may be fast enough.
 func (e *LateError) Temporary() bool { return true }

@@ -16,26 +16,26 @@ import (
 	"github.com/sluice-llm/sluice/internal/route"
 )
 
-// ForwarderConfig shapes a Forwarder. Upstreams is required.
+// ForwarderConfig configures a [Forwarder]. Upstreams is required.
 type ForwarderConfig struct {
 	Upstreams *Upstreams
 
-	// Header is sent with every request, and wins over all others.
+	// Header is sent with every request, and replaces other headers of the same name.
 	Header http.Header
 
-	// Base makes the exchanges. Default: NewBase(256).
+	// Base sends the requests (default: NewBase(256)).
 	Base http.RoundTripper
 
-	// FirstByte bounds each attempt from the instant the request leaves to the first byte of the response. Idle bounds the
-	// time from one part of the response to the next. Total bounds all attempts of a call together, without the time in the
-	// queue. Defaults: 10 minutes, as FirstByte, and none. A longer attempt or call fails with a *LateError.
+	// FirstByte limits each attempt, from sending the request to the first byte of the response (default 10 min). Idle limits the time
+	// between two parts of the response (default: FirstByte). Total limits all attempts of a call together, without the time in the queue
+	// (default: no limit). After a time limit, the error is a *[LateError].
 	FirstByte, Idle, Total time.Duration
 }
 
-// Forwarder makes the calls that other programs ask for, through upstreams: each is sent as its client wrote it, but with the
-// upstream's address, key and name of the model, and comes back as the provider answered. It is safe for concurrent use.
+// Forwarder sends the requests of other programs to upstreams. It sets the upstream's address, key and model in each request, and returns
+// the response of the provider. A Forwarder is safe for concurrent use.
 //
-// As a Transport does, it tries again what failed before any of the answer was handed out, and looks at what passes.
+// A Forwarder retries a failed request as long as it has not returned any part of a response. It reads usage and errors from the responses.
 type Forwarder struct {
 	cfg ForwarderConfig
 
@@ -53,7 +53,7 @@ type form struct {
 	count, array bool
 }
 
-// NewForwarder returns a Forwarder.
+// NewForwarder returns a Forwarder. It fails if cfg has no Upstreams, or has a negative time.
 func NewForwarder(cfg ForwarderConfig) (*Forwarder, error) {
 	if cfg.Upstreams == nil {
 		return nil, errors.New("provider: ForwarderConfig.Upstreams is nil")
@@ -70,41 +70,39 @@ func NewForwarder(cfg ForwarderConfig) (*Forwarder, error) {
 	return &Forwarder{cfg: cfg, forms: make(map[form]*http.Request)}, nil
 }
 
-// Forwarded is a call as its client asked for it.
+// Forwarded is a request of a client.
 type Forwarded struct {
 	Endpoint Endpoint
 	Stream   bool
 
-	// Call's lane is the model. Its MaxWait is of each of its waits; who would bound all of them together closes its Withdrawn.
+	// Call has the model as its Lane. Its MaxWait limits each wait separately. To end all waits together, close its Withdrawn.
 	Call sluice.Call
 
-	// Count asks how many tokens the request has, in place of an answer to it: of Messages or GenerateContent.
+	// Count asks for the number of tokens of the request, in place of an answer. Only Messages and GenerateContent support it.
 	Count bool
 
-	// Array has a stream of Gemini come as one JSON array, as it does for a request that does not ask for events.
+	// Array asks Gemini for a stream in the form of one JSON array, in place of events.
 	Array bool
 
-	// Query are members that the address gets, beside those that the provider's always has.
+	// Query contains additional query parameters. Parameters of the upstream have precedence.
 	Query string
 
-	// Header is sent as it is, but for what the upstream's provider sets itself. It must hold no credentials of the client.
+	// Header is sent, except for Accept-Encoding and the header of the upstream's key. It must not contain credentials of the client.
 	Header http.Header
 
-	// AsksUsage says that the body asks a stream for its usage, which the client did not, unless Destination.NoUsage.
+	// AsksUsage reports that Body adds stream_options to ask for the usage of a stream, unless Destination.NoUsage is set.
 	AsksUsage bool
 
-	// Granted, if set, is called before each attempt with its permit, which it must not give back, and its destination. It
-	// must be quick.
+	// Granted, if not nil, is called before each attempt. It must be quick, and must not release the permit.
 	Granted func(*sluice.Permit, Destination)
 
-	// Body returns the request's body for a way, with the model named as the upstream does, and its length. It is asked for
-	// each try.
+	// Body returns the request body for a destination and its length. The body must name Destination.Model. Body is called for each attempt.
 	Body func(Destination) (io.ReadCloser, int64, error)
 }
 
-// ForwardReply is what a Forwarder got for a call.
+// ForwardReply is the result of a call of a [Forwarder].
 type ForwardReply struct {
-	*http.Response // its body holds the permit of a call that is still on its way: close it
+	*http.Response // response of the last attempt; the caller must close its body, which releases the permit
 	Via            Destination
 	Tally          sluice.Tally
 
@@ -113,12 +111,10 @@ type ForwardReply struct {
 	secrets []string
 }
 
-// Secrets are the key that the request was sent with, and the words of ForwarderConfig.Header that are secrets. The client must
-// see none of them.
+// Secrets returns the texts that the client must not see: the key of the request, and the secrets in ForwarderConfig.Header.
 func (r *ForwardReply) Secrets() []string { return r.secrets }
 
-// Kind returns the kind of the outcome, which the status alone does not decide. It is OK for a response whose body has not ended
-// yet.
+// Kind returns the kind of the outcome, which can differ from the meaning of the HTTP status. It returns OK until the response body ends.
 func (r *ForwardReply) Kind() sluice.Kind {
 	if r.open == nil {
 		return r.kind
@@ -126,8 +122,8 @@ func (r *ForwardReply) Kind() sluice.Kind {
 	return r.open.kind()
 }
 
-// Do makes a call. Where there is no point in going on, it is the last refusal that a provider gave; it fails where there is
-// none: with the context's error, with what the Scheduler said of the wait, or with a *sluice.CallError.
+// Do makes a call. If the call fails, Do returns the response to the last attempt. If there is none, Do returns an error: the error of the
+// context, the Scheduler's error of the wait, or a *sluice.CallError.
 func (f *Forwarder) Do(ctx context.Context, in Forwarded) (ForwardReply, error) {
 	t := &tries{f: f, attempts: attempts{base: f.cfg.Base, unpacks: true}}
 	u := f.cfg.Upstreams

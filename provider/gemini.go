@@ -61,7 +61,7 @@ func ofModel(method string, s spec) spec {
 			collection, id = "/tunedModels/", tuned
 		}
 		if id == "" || strings.Contains(id, "..") || strings.ContainsFunc(id, notInModel) {
-			return "", fmt.Errorf("model %q is not the id of a Gemini model: want letters, digits, dots, dashes and underscores, "+
+			return "", fmt.Errorf("model %q is not a valid model ID of Gemini: use letters, digits, dots, dashes and underscores, "+
 				"such as gemini-2.5-flash", Redact(clip(model, 200)))
 		}
 		return geminiVersion + collection + id + method, nil

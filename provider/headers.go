@@ -62,12 +62,12 @@ var budgets = [...]budget{
 	{HeaderForm: HeaderForm{limits.RequestsPerDay, "X-Ratelimit-Limit-Day", "X-Ratelimit-Remaining-Day", ""}, common: true, period: 24 * time.Hour},
 }
 
-// Readings returns every budget that the headers of an answer state, at most one per dimension. The provider's own forms
-// come first, and headers that they read are read as nothing else. A budget without a positive limit and a remainder is
-// not one: Azure states -1 for an unknown number. It returns nil, and allocates nothing, when there is none.
+// Readings returns the rate limits in response headers, at most one per dimension. The provider's own headers have precedence over the
+// shared ones. A limit without a positive value and a remaining amount is ignored, such as the -1 of Azure for an unknown number. If there
+// is no limit, Readings returns nil and does not allocate.
 //
-// A gateway of ours says by x-sluice-wait-ms that it holds calls back itself: its clients' budgets are as good as endless, and
-// those in the headers it passes on are of all its clients together.
+// A Sluice gateway sends x-sluice-wait-ms, because it delays the requests of its clients itself. For its responses, Readings returns limits
+// of [Endless]. Limits in other headers apply to all clients of the gateway together.
 func (p Provider) Readings(h http.Header, now time.Time) []limits.Reading {
 	if _, held := h["X-Sluice-Wait-Ms"]; held {
 		return endless()
@@ -101,7 +101,7 @@ func (p Provider) Readings(h http.Header, now time.Time) []limits.Reading {
 	return append(make([]limits.Reading, 0, n), found[:n]...)
 }
 
-// Endless is the limit that is read of a budget that no client uses up: a gateway keeps to the one that is there.
+// Endless is the limit that Readings returns for responses of a Sluice gateway, which enforces the real limits itself.
 const Endless = 1 << 30
 
 func endless() []limits.Reading {
@@ -176,8 +176,8 @@ func refill(r limits.Reading) time.Duration {
 // within reports whether d is a window, but for rounding and delays.
 func within(d, window time.Duration) bool { return d > window/2 && d < 2*window }
 
-// Stated returns what Readings does and, after it, the budgets whose limit is stated and whose remainder is not, which
-// is -1 then. Nothing can be kept to by those, but people may want to see them.
+// Stated returns the result of Readings and, after it, the limits without a stated remaining amount. The additional limits have a Remaining
+// of -1, and are for display only.
 func (p Provider) Stated(h http.Header, now time.Time) []limits.Reading {
 	all := p.Readings(h, now)
 	for b, own := range p.forms {
@@ -235,8 +235,8 @@ func perDay(r limits.Reading, bucket bool) bool {
 	return r.Reset > longReset || bucket && within(refill(r), 24*time.Hour)
 }
 
-// RetryAfter returns how long an answer asks to wait; 0 when it does not say, or says nonsense. The body's own words
-// win over retry-after-ms, and that over retry-after: each is more exact than the next.
+// RetryAfter returns the wait that a response asks for, or 0 if no valid wait is stated. The body has precedence over the header
+// retry-after-ms, and retry-after-ms has precedence over retry-after.
 func RetryAfter(h http.Header, body []byte, now time.Time) time.Duration {
 	if len(body) > 0 {
 		if d, _ := errtext.Read(body, nil).Wait(now); d > 0 {

@@ -18,23 +18,23 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// AccountLimits are the rate limits of an account as the provider publishes them.
+// AccountLimits contains the rate limits of an account that its provider publishes.
 type AccountLimits struct {
 	Provider string       `json:"provider"`       // Provider.
-	Part     string       `json:"part,omitempty"` // Project or workspace ID. "": the organization.
-	At       time.Time    `json:"at"`             // Time of the data. When they were read.
+	Part     string       `json:"part,omitempty"` // Project or workspace ID. If empty, the limits are of the organization.
+	At       time.Time    `json:"at"`             // Time of the data. The limits were read at this time.
 	Groups   []LimitGroup `json:"groups"`         // Limits by group of models.
 }
 
-// LimitGroup is the limits that several models share, or the limits of another part of the API, such as its batches.
+// LimitGroup contains the limits that several models share, or the limits of another part of the API, such as batches.
 type LimitGroup struct {
-	Name   string             `json:"name"`             // Name of the group. The model, or the provider's name for the kind of group, such as batch.
-	Models []string           `json:"models,omitempty"` // Model IDs and aliases. None: the limits are not of model requests.
+	Name   string             `json:"name"`             // Name of the group. This is its first model, or the provider's name for the kind of group, such as batch.
+	Models []string           `json:"models,omitempty"` // Model IDs and aliases. If empty, the limits do not apply to model requests.
 	Limits []limits.Limit     `json:"limits"`           // Limits of the group.
-	Other  map[string]float64 `json:"other,omitempty"`  // Other limits, by the provider's names. They have no Dimension, such as max_images_per_1_minute.
+	Other  map[string]float64 `json:"other,omitempty"`  // Other limits, by the provider's names. For example, max_images_per_1_minute has no Dimension.
 }
 
-// ByModel returns the limits of each model: of several limits of one dimension the lowest.
+// ByModel returns the limits of each model. If a model has several limits of one dimension, the lowest one counts.
 func (a *AccountLimits) ByModel() map[string]sluice.Limits {
 	all := make(map[string]sluice.Limits)
 	for _, g := range a.Groups {
@@ -51,10 +51,11 @@ func (a *AccountLimits) ByModel() map[string]sluice.Limits {
 	return all
 }
 
-// LimitsAPI is a provider's API of the rate limits of an account. It takes an admin key, which is sent nowhere else.
+// LimitsAPI is the API in which a provider publishes the rate limits of an account. It requires an admin key, which is sent only to this
+// API.
 type LimitsAPI struct {
-	KeyEnv  string // the variable that holds the admin key
-	PartEnv string // the variable that holds the id of the project (OpenAI) or workspace (Anthropic)
+	KeyEnv  string // variable of the admin key
+	PartEnv string // variable with the ID of the project (OpenAI) or workspace (Anthropic)
 
 	provider Provider
 	baseURL  string
@@ -70,7 +71,7 @@ var limitsAPIs = map[string]LimitsAPI{
 	"openai":    {KeyEnv: "OPENAI_ADMIN_KEY", PartEnv: "OPENAI_PROJECT_ID"},
 }
 
-// WithoutAdminKeys removes the variables of admin keys from an environment.
+// WithoutAdminKeys removes the variables of admin keys, such as OPENAI_ADMIN_KEY, from env in place.
 func WithoutAdminKeys(env []string) []string {
 	return slices.DeleteFunc(env, func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
@@ -83,19 +84,19 @@ func WithoutAdminKeys(env []string) []string {
 	})
 }
 
-// LimitsAPIOf returns the API of the limits of an account at p, whose address is baseURL; "" is the provider's own. It fails for a provider
-// without such an API, and for an address that is neither on the provider's own host nor on this machine.
+// LimitsAPIOf returns the LimitsAPI of a provider. If baseURL is "", it uses p.BaseURL. It fails if the provider has no LimitsAPI, or if the
+// URL is neither on the provider's own host nor on this machine.
 func LimitsAPIOf(p Provider, baseURL string) (LimitsAPI, error) {
 	api, ok := limitsAPIs[p.Name]
 	if !ok {
-		return api, fmt.Errorf("%s publishes the limits of an account by no API: %s do", p.Name,
+		return api, fmt.Errorf("%s has no API for the limits of an account: only %s have one", p.Name,
 			strings.Join(slices.Sorted(maps.Keys(limitsAPIs)), " and "))
 	}
 	api.provider, _ = Lookup(p.Name) // settings of the user have no say in where the key goes
 	api.baseURL = cmp.Or(baseURL, p.BaseURL)
 	u, err := url.Parse(api.baseURL)
 	if own, _ := url.Parse(api.provider.BaseURL); err != nil || (u.Scheme != own.Scheme || u.Host != own.Host) && !local(u) {
-		return api, fmt.Errorf("an admin key of %s is sent to %s and to this machine only", p.Name, api.provider.BaseURL)
+		return api, fmt.Errorf("an admin key of %s is sent only to %s and to this machine", p.Name, api.provider.BaseURL)
 	}
 	return api, nil
 }
@@ -106,11 +107,11 @@ func local(u *url.URL) bool {
 	return u.Hostname() == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// Read reads the limits, without a request to a model. The key is an admin key. The part is the id of a project or workspace; "" is the only
-// project of an OpenAI organization, or an Anthropic organization. The errors of responses are *sluice.CallError.
+// Read returns the limits, without a request to a model. key is an admin key. part is a project or workspace ID. If part is empty, Read uses
+// the only project of an OpenAI organization, or an Anthropic organization. The error of an HTTP request is a *sluice.CallError.
 func (api LimitsAPI) Read(ctx context.Context, base http.RoundTripper, key, part string) (*AccountLimits, error) {
 	if part != "" && !isID(part) {
-		return nil, fmt.Errorf("%s is not an id: want letters, digits, dashes and underscores", api.PartEnv)
+		return nil, fmt.Errorf("%s is not a valid ID: use letters, digits, dashes and underscores", api.PartEnv)
 	}
 	r := limitsReader{p: api.provider, to: Target{BaseURL: api.baseURL, Key: key}, base: base, found: &AccountLimits{
 		Provider: api.provider.Name, Part: part, At: time.Now().UTC(), Groups: []LimitGroup{}}}
@@ -202,7 +203,7 @@ func (r *limitsReader) onlyProject(ctx context.Context) error {
 	case err != nil:
 		return err
 	case len(all) != 1 || !isID(all[0].ID):
-		return fmt.Errorf("the organization has %d projects: set %s to the id of the project of your API key", len(all), limitsAPIs["openai"].PartEnv)
+		return fmt.Errorf("the organization has %d projects: set %s to the ID of the project of your API key", len(all), limitsAPIs["openai"].PartEnv)
 	}
 	r.found.Part = all[0].ID
 	return nil
@@ -254,7 +255,7 @@ func listed[T any](ctx context.Context, r *limitsReader, path string, query url.
 			return nil, err
 		}
 		if page.Data == nil {
-			return nil, errors.New("response holds no list")
+			return nil, errors.New("response contains no list of limits or projects")
 		}
 		all = append(all, *page.Data...)
 		switch {
@@ -266,7 +267,7 @@ func listed[T any](ctx context.Context, r *limitsReader, path string, query url.
 			return all, nil
 		}
 	}
-	return nil, fmt.Errorf("list has more than %d pages", limitsPages)
+	return nil, fmt.Errorf("list of limits or projects has more than %d pages", limitsPages)
 }
 
 // get reads one JSON document.
@@ -280,7 +281,7 @@ func (r *limitsReader) get(ctx context.Context, path string, query url.Values, o
 		return &sluice.CallError{Outcome: o}
 	}
 	if err := json.Unmarshal(a.Body, out); err != nil {
-		return errors.New("response is not JSON of the expected form")
+		return errors.New("response is not JSON of the expected format")
 	}
 	return nil
 }

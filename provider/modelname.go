@@ -2,8 +2,8 @@ package provider
 
 import "github.com/sluice-llm/sluice/internal/jsonscan"
 
-// WithModel returns the body of a request with another model; what else it says stays as it is written. A body that names no
-// model, as Gemini's, is returned as it is.
+// WithModel returns a request body with another model. All other fields stay as they are. A body without a model, such as a body for Gemini,
+// is returned unchanged.
 func WithModel(body []byte, model string) []byte {
 	var out []byte
 	copied := 0

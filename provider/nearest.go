@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the known names that a misspelled name may stand for, nearest first, at most three: the names one or two
-// typing errors away, and the names that start with name.
+// Nearest returns at most three known names that resemble name, most similar first. A known name resembles name if it differs by one or two
+// typing errors, or starts with name.
 func Nearest(name string, known []string) []string {
 	const most = 3
 	type near struct {
@@ -34,7 +34,7 @@ func Nearest(name string, known []string) []string {
 	return names
 }
 
-// DidYouMean asks whether one of the names was meant, to be put behind a message; "" for none.
+// DidYouMean returns a question for the end of a message, such as " (did you mean openai?)". It returns "" if there are no names.
 func DidYouMean(names []string) string {
 	if len(names) == 0 {
 		return ""

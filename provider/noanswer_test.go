@@ -74,7 +74,7 @@ func TestAGoodStatusWithoutAnAnswerIsAFailure(t *testing.T) {
 		{provider.BatchEmbedContents, `{"embeddings":[{"values":[1]}]}`, true},
 	} {
 		_, o := exchange(t, t.Context(), replies(200, test.body, "content-type", "application/json"), provider.ExchangeConfig{Endpoint: test.e})
-		if (o.Kind == sluice.OK) != test.good || !test.good && (o.Kind != sluice.ServerError || !strings.Contains(o.Err.Error(), "holds no answer: {") && !strings.Contains(test.body, `"error":{`)) {
+		if (o.Kind == sluice.OK) != test.good || !test.good && (o.Kind != sluice.ServerError || !strings.Contains(o.Err.Error(), "contains no answer: {") && !strings.Contains(test.body, `"error":{`)) {
 			t.Errorf("%s %s is %s: %v", test.e, test.body, o.Kind, o.Err)
 		}
 	}

@@ -11,27 +11,27 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-// PassRequest is a request for a path of an upstream that is no known endpoint.
+// PassRequest is a request to a path of an upstream that is not an [Endpoint].
 type PassRequest struct {
-	Upstream string // by its name
-	Method   string
-	Path     string // as a client of the provider's own address asks for it, such as /v1/files
-	Query    string // what the provider's always has wins
+	Upstream string // name of the upstream
+	Method   string // HTTP method
+	Path     string // path in the provider's API, such as /v1/files
+	Query    string // additional query parameters; parameters of the upstream have precedence
 
-	Call   sluice.Call // its lane is one of the upstream's; one request is added to its cost
-	Header http.Header // as Forwarded has it
+	Call   sluice.Call // call for the upstream's Scheduler, with a lane of the upstream
+	Header http.Header // as in Forwarded.Header
 	Body   func() (io.ReadCloser, int64, error)
 
-	Granted func(*sluice.Permit, Destination) // as Forwarded has it
+	Granted func(*sluice.Permit, Destination) // as in Forwarded.Granted
 }
 
-// Pass sends a request to one upstream. After a rate-limit rejection it waits and retries, as Do does. It retries other
-// failures only for a request that only reads, because a second attempt of another request may act twice.
+// Pass sends a request to one upstream. After a rate-limit rejection, Pass waits and retries, as Do does. After other failures, Pass retries
+// only GET and HEAD, because a second attempt at another method could act twice.
 func (f *Forwarder) Pass(ctx context.Context, in PassRequest) (ForwardReply, error) {
 	u := f.cfg.Upstreams
 	at := slices.IndexFunc(u.all, func(up *Upstream) bool { return up.Name == in.Upstream })
 	if at < 0 {
-		return ForwardReply{}, fmt.Errorf("there is no upstream %q", clip(in.Upstream, 200))
+		return ForwardReply{}, fmt.Errorf("unknown upstream %q", clip(in.Upstream, 200))
 	}
 	up := u.all[at]
 	t := &tries{f: f, attempts: attempts{base: f.cfg.Base, raw: true, unpacks: true}}

@@ -1,8 +1,8 @@
-// Package provider sends requests to LLM providers and reads their responses: endpoints, expected tokens, usage, limits and
-// errors. Facts about one provider are rows of tables; code follows the structure that providers share.
+// Package provider sends requests to LLM providers, and reads usage, limits and errors from their responses. A [Registry] describes the
+// providers.
 //
-// Most programs want NewTransport, an http.RoundTripper that makes any official SDK keep to its limits. Programs with
-// a loop of their own want Exchange, which is one attempt.
+// Most programs use [NewTransport]. It returns an http.RoundTripper that keeps the requests of any official SDK within the limits of an
+// account. Programs with their own retry loop use [Exchange], which makes one attempt.
 package provider
 
 import (
@@ -14,76 +14,75 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Auth says how a key travels.
+// Auth specifies the request header that carries the key.
 type Auth struct {
-	Header string `yaml:"header"` // canonical; "" sends no key
-	Prefix string `yaml:"prefix"` // before the key
+	Header string `yaml:"header"` // canonical name of the header; "" sends no key
+	Prefix string `yaml:"prefix"` // text before the key, such as "Bearer "
 }
 
-// Provider describes one provider, as known before the first request. The zero value is an openai-compatible server
-// without an address. It is a value: copy and change it freely.
+// Provider describes a provider. The zero value is an OpenAI-compatible server without a base URL. Functions of this package return copies,
+// so you can change a Provider.
 type Provider struct {
 	Name     string
-	Aliases  []string // other names that people use for it
-	BaseURL  string   // as the official SDK takes it: OpenAI with /v1, Anthropic without; "" where everybody has their own
-	BaseForm string   // how one's own looks then, such as "https://{resource}.openai.azure.com/openai/deployments/{deployment}"
-	KeyEnv   []string // variables that may hold the key, first come first served
+	Aliases  []string // other names of the provider
+	BaseURL  string   // base URL in the form of the official SDK: OpenAI with /v1, Anthropic without; "" if each account has its own
+	BaseForm string   // form of an account's base URL, such as "https://{resource}.openai.azure.com/openai/deployments/{deployment}"
+	KeyEnv   []string // variables that can contain the key, in order of precedence
 	Auth     Auth
 	Dialect  Dialect
 	Charge   limits.Charge
 
-	// CountsCached says whether input that is read from a prompt cache counts against the token limits.
+	// CountsCached reports whether input tokens from a prompt cache count against the token limits.
 	CountsCached bool
 
-	// Query is what every address carries besides, without its question mark, such as Azure's "api-version=2024-10-21".
+	// Query is the query of every URL, without a question mark. For Azure, an example is "api-version=2024-10-21".
 	Query string
 
-	// OneDialect says that a server of the dialect OpenAI has no endpoints of others besides. Those of another dialect
-	// have only their own.
+	// OneDialect reports that a server with the dialect OpenAI has no endpoints of other dialects. Servers with another dialect never have
+	// endpoints of other dialects.
 	OneDialect bool
 
-	// UsageUnasked says that streams of chat completions state their usage unasked, and that the server refuses a request that
-	// asks for it (stream_options).
+	// UsageUnasked reports that streams of chat completions always state their usage, and that the server rejects the field stream_options,
+	// which asks for it.
 	UsageUnasked bool
 
-	// ChatBound is the member of chat completions that bounds the length of an answer; "" is max_tokens. OpenAI's newer
-	// models refuse that, and other servers do not know its new name, max_completion_tokens
-	// (https://platform.openai.com/docs/api-reference/chat/create).
+	// ChatBound is the field of chat completions that limits the output (default max_tokens). New models of OpenAI accept only
+	// max_completion_tokens, which other servers do not know (https://platform.openai.com/docs/api-reference/chat/create).
 	ChatBound string
 
-	// KeyOptional says that the server may do without a key.
+	// KeyOptional reports that the server may accept requests without a key.
 	KeyOptional bool
 
-	// Headers are forms of budgets that are this provider's own, or that mean something else with it (Groq's
-	// x-ratelimit-*-requests count a day). They win over the forms that all providers share.
+	// Headers are rate-limit headers with a special meaning at this provider. For example, x-ratelimit-*-requests of Groq count a day. They
+	// have precedence over the headers that all providers share.
 	Headers []HeaderForm
 
-	// Codes maps the types, codes and reasons of this provider's errors, in lower case and reduced to letters and digits,
-	// to kinds. They win over the shared rules.
+	// Codes maps error types, codes and reasons of this provider to kinds. Its keys have only lower-case letters and digits. Codes has
+	// precedence over the rules that all providers share.
 	Codes map[string]sluice.Kind
 
-	// UntrustedWaits are waits that this provider is known to state wrongly.
+	// UntrustedWaits are waits that this provider states wrongly.
 	UntrustedWaits []UntrustedWait
 
-	// Batches describes its Batch API.
+	// Batches describes the provider's Batch API.
 	Batches BatchAPI
 
-	// Models are how the ids of its models begin, as Registry.Recognise reads them.
+	// Models are prefixes of the provider's model IDs, for Registry.Recognise.
 	Models []string
 
-	Source   string // an address that says all this,
-	Date     string // and when it was written or last looked at
+	Source   string // URL of the documentation
+	Date     string // date of the documentation, or of the last check of it
 	Note     string
-	Doubtful bool // the source is not the provider, or is contradicted elsewhere
+	Doubtful bool // the source is not the provider, or another source contradicts it
 }
 
-// HeaderForm is one way in which a budget is stated in headers. Names are canonical; Reset may be empty.
+// HeaderForm names the response headers that state one rate limit. The names are canonical. Reset may be empty.
 type HeaderForm struct {
 	Dimension               limits.Dimension
 	Limit, Remaining, Reset string
 }
 
-// UntrustedWait is one that is not to be believed: after Probe one call is let through to see.
+// UntrustedWait is a stated wait that is wrong. If a provider states Wait, Sluice sends one request as a test after Probe.
 type UntrustedWait struct {
 	Wait, Probe time.Duration
 }
@@ -96,5 +95,5 @@ func (p Provider) clone() Provider {
 	return p
 }
 
-// Lookup returns the published provider of that name or alias.
+// Lookup returns the provider with a name or alias in the built-in registry.
 func Lookup(name string) (Provider, bool) { return Published().Lookup(name) }

@@ -39,7 +39,7 @@ func TestOnlyKnownPathsAreEndpoints(t *testing.T) {
 		}
 	}
 	for _, url := range []string{"https://evil.example/v1/chat/completions", "//evil.example/v1/messages"} {
-		if _, _, err := provider.ParseEndpoint(url); err == nil || !strings.Contains(err.Error(), "address") {
+		if _, _, err := provider.ParseEndpoint(url); err == nil || !strings.Contains(err.Error(), "host") {
 			t.Errorf("%q: %v", url, err)
 		}
 	}

@@ -25,7 +25,7 @@ func proxies() func(*http.Request) (*url.URL, error) {
 	return func(r *http.Request) (*url.URL, error) {
 		u, err := choose(r.URL)
 		if u != nil && u.Scheme == notProxy {
-			return nil, fmt.Errorf("%s is not the URL of a proxy: give http://HOST:PORT, or one of https, socks5 or socks5h", u.Host)
+			return nil, fmt.Errorf("%s is not the URL of a proxy: use http://HOST:PORT, or the scheme https, socks5 or socks5h", u.Host)
 		}
 		return u, err
 	}

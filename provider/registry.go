@@ -18,8 +18,8 @@ import (
 //go:embed providers.yaml
 var published []byte
 
-// Registry describes providers: their APIs, and the limits and prices that they publish. It does not change after it is
-// made, and is safe for concurrent use. The caller owns the values that its methods return.
+// Registry describes providers: their APIs, and their published limits and prices. It is immutable and safe for concurrent use. Its methods
+// return copies, which the caller may change.
 type Registry struct {
 	providers []Provider
 	tiers     []Tier // of one provider together, in the order of providers
@@ -33,26 +33,26 @@ type prefix struct {
 	provider int
 }
 
-// Tier is one row of published limits: what an account of that tier may use of some models. A limit or price that is
-// not known is zero or nil, which never means that there is none.
+// Tier contains the published limits and prices of an account tier for some models. A limit of 0 and a price of nil are unknown, not
+// unlimited or free.
 type Tier struct {
 	Provider, Tier string
-	Models         []string // how the ids begin that it is for, as Registry.Recognise reads them; none is all
+	Models         []string // prefixes of the model IDs of the tier, as for Registry.Recognise; nil: all models
 	Limits         sluice.Limits
 
-	PriceIn, PriceOut *float64 // US dollars per million tokens
+	PriceIn, PriceOut *float64 // prices in US dollars per million tokens; nil: unknown
 
-	Latency          time.Duration // of a call, and
-	TokensPerRequest int           // its size, where the source states them
+	Latency          time.Duration // stated latency of a request; 0 if unknown
+	TokensPerRequest int           // stated tokens of a request; 0 if unknown
 
 	Source, Date, Note string
-	Doubtful           bool // the source is not the provider, is old, or is contradicted elsewhere
+	Doubtful           bool // the source is not the provider, or is old, or another source contradicts it
 }
 
-// Is reports whether the tier is for that model.
+// Is reports whether the tier applies to a model.
 func (t Tier) Is(model string) bool { return len(t.Models) == 0 || among(t.Models, model) }
 
-// Families returns how the ids of its models begin, without the exceptions; none is all models.
+// Families returns the prefixes of the tier's model IDs, without the exceptions, which start with "!". Nil means all models.
 func (t Tier) Families() []string {
 	var all []string
 	for _, m := range t.Models {
@@ -63,7 +63,7 @@ func (t Tier) Families() []string {
 	return all
 }
 
-// Published returns the registry that is built in. It is read, in some 5 ms, when it is first asked for.
+// Published returns the built-in registry. The first call parses it, which takes about 5 ms.
 func Published() *Registry { return readPublished() }
 
 var readPublished = sync.OnceValue(func() *Registry {
@@ -94,7 +94,7 @@ func bare(name string) string {
 	}, name)
 }
 
-// Lookup returns the provider of that name or alias. Case and punctuation do not matter.
+// Lookup returns the provider with a name or alias. Case and punctuation do not matter.
 func (r *Registry) Lookup(name string) (Provider, bool) {
 	i, ok := r.names[bare(name)]
 	if !ok {
@@ -103,8 +103,8 @@ func (r *Registry) Lookup(name string) (Provider, bool) {
 	return r.providers[i].clone(), true
 }
 
-// Recognise returns the provider that a model id belongs to. It says false of an id that it does not know, and of ids
-// that are several hosts' (open models).
+// Recognise returns the provider of a model ID. It returns false for an unknown ID, and for the ID of an open model that several providers
+// host.
 func (r *Registry) Recognise(model string) (Provider, bool) {
 	id := strings.ToLower(strings.TrimSpace(model))
 	for _, p := range r.prefixes {
@@ -157,7 +157,7 @@ func (r *Registry) All() []Provider {
 	return all
 }
 
-// Models returns the models that a provider is recognised by, in order, as far as whole names are known.
+// Models returns the complete model names by which Recognise finds a provider, in alphabetical order. It omits prefixes of names.
 func (r *Registry) Models(provider string) []string {
 	p, _ := r.Lookup(provider)
 	names := slices.Clone(p.Models)
@@ -172,7 +172,7 @@ func (r *Registry) Models(provider string) []string {
 	return slices.Compact(names)
 }
 
-// Tiers returns the limits that a provider publishes, or the published limits of all providers for "".
+// Tiers returns the published limits of a provider, or of all providers if provider is "".
 func (r *Registry) Tiers(provider string) []Tier {
 	if p, ok := r.Lookup(provider); ok {
 		provider = p.Name
@@ -200,8 +200,8 @@ func copied(price *float64) *float64 {
 	return new(*price)
 }
 
-// Find returns the limits of a tier for a model. "" is no model, which is enough where the tier's limits are the same
-// for all. The error lists what there is: nothing is ever chosen that was not named.
+// Find returns the limits of a tier for a model. model may be "" if the tier has the same limits for all models. Find never chooses a tier
+// or a model itself: without a match, its error lists the choices.
 func (r *Registry) Find(provider, tier, model string) (Tier, error) {
 	p, ok := r.Lookup(provider)
 	if !ok {
@@ -224,7 +224,7 @@ func (r *Registry) Find(provider, tier, model string) (Tier, error) {
 	case len(names) == 0:
 		return Tier{}, fmt.Errorf("no limits are published for %s", p.Name)
 	case len(of) == 0:
-		return Tier{}, fmt.Errorf("%s has no tier %q, but %s%s", p.Name, tier, strings.Join(names, ", "), DidYouMean(Nearest(tier, names)))
+		return Tier{}, fmt.Errorf("%s has no tier %q: use one of %s%s", p.Name, tier, strings.Join(names, ", "), DidYouMean(Nearest(tier, names)))
 	}
 	for _, t := range of {
 		if model == "" && len(of) == 1 || model != "" && t.Is(model) {
@@ -232,9 +232,9 @@ func (r *Registry) Find(provider, tier, model string) (Tier, error) {
 		}
 	}
 	if model == "" {
-		return Tier{}, fmt.Errorf("tier %s of %s differs by model: name one of %s", of[0].Tier, p.Name, families(of))
+		return Tier{}, fmt.Errorf("limits of tier %s of %s differ by model: name one of %s", of[0].Tier, p.Name, families(of))
 	}
-	return Tier{}, fmt.Errorf("tier %s of %s has no limits for %q, but for %s", of[0].Tier, p.Name, model, families(of))
+	return Tier{}, fmt.Errorf("tier %s of %s has no limits for model %q: use one of %s", of[0].Tier, p.Name, model, families(of))
 }
 
 // families lists what models the rows of a tier are for.
@@ -250,7 +250,7 @@ func families(tiers []Tier) string {
 	return strings.Join(all, ", ")
 }
 
-// Suggest returns the names of the providers that somebody may have meant who wrote name, nearest first.
+// Suggest returns the names of the providers whose names or aliases resemble name, most similar first.
 func (r *Registry) Suggest(name string) []string {
 	var known []string
 	for _, p := range r.providers {
@@ -265,7 +265,7 @@ func (r *Registry) Suggest(name string) []string {
 	return names
 }
 
-// SuggestModel returns how the model ids begin that somebody may have meant who wrote model.
+// SuggestModel returns the prefixes of known model IDs that differ from the start of model by one typing error.
 func (r *Registry) SuggestModel(model string) []string {
 	id := strings.ToLower(strings.TrimSpace(model))
 	var near []string

@@ -11,18 +11,17 @@ import (
 
 // Reply is one choice of a model's response.
 type Reply struct {
-	Text    string   // of all its parts that are text, thoughts left out
-	Calls   []string // the arguments of the tools that it asks for
-	Other   bool     // it holds something else, such as an image
-	Finish  string   // why it ended, as the provider words it; "" if that is not said
-	Refusal string   // what a model or filter that refused says of that: its words, or the reason's name
+	Text    string   // text of all parts, without thoughts
+	Calls   []string // arguments of the tool calls
+	Other   bool     // the reply contains other content, such as an image
+	Finish  string   // finish reason of the provider; "" if it is missing
+	Refusal string   // message of a model or filter that refused to answer, or the name of the reason
 
 	index    int64
 	filtered bool // whatever the reason is called
 }
 
-// Content returns the text, and where there is none the arguments of the tool calls, one per line: an answer that was
-// asked for as a call has its substance there.
+// Content returns the text of the reply. If there is no text, Content returns the arguments of the tool calls, one per line.
 func (r Reply) Content() string {
 	if r.Text != "" {
 		return r.Text
@@ -30,7 +29,7 @@ func (r Reply) Content() string {
 	return strings.Join(r.Calls, "\n")
 }
 
-// Cut reports whether the reply ended because it was too long.
+// Cut reports whether the reply ended because it reached a length limit.
 func (r Reply) Cut() bool {
 	switch strings.ToLower(r.Finish) {
 	case "length", "max_tokens", "max_output_tokens", "incomplete", // a response that does not say of what
@@ -40,7 +39,7 @@ func (r Reply) Cut() bool {
 	return false
 }
 
-// Filtered reports whether the provider's filter held the reply, or a part of it, back.
+// Filtered reports whether a filter of the provider blocked the reply or a part of it.
 func (r Reply) Filtered() bool {
 	if r.filtered {
 		return true
@@ -54,21 +53,20 @@ func (r Reply) Filtered() bool {
 	return false
 }
 
-// Refused reports whether the model itself declined: with OpenAI's refusal, or Anthropic's stop_reason of that name.
+// Refused reports whether the model itself refused to answer: by a refusal of OpenAI, or by the stop reason refusal of Anthropic.
 func (r Reply) Refused() bool {
 	return r.Finish == "refusal" || r.Refusal != "" && !r.Filtered()
 }
 
-// Empty reports whether the reply has nothing in it: neither text that is more than space, nor a tool call, nor anything
-// else. Thoughts and the words of a refusal are no answer.
+// Empty reports whether the reply has no content: no text except white space, no tool call and no other content. Thoughts and the message of
+// a refusal do not count as content.
 func (r Reply) Empty() bool {
 	return len(r.Calls) == 0 && !r.Other && strings.TrimSpace(r.Text) == ""
 }
 
-// Replies reads the choices of a whole answer in the order of their indices, in any dialect: chat completions, old
-// completions, responses, Anthropic's messages, and generated content of Gemini, also as the list of its chunks. It
-// returns nil for a body without choices, such as an error, embeddings, or a body that is not JSON. A prompt that Gemini blocks
-// is one empty Reply.
+// Replies returns the choices of a complete response body, in the order of their indices. It reads responses of all dialects, including
+// legacy completions and an array of Gemini's chunks. For a body without choices, such as an error, embeddings or invalid JSON, Replies
+// returns nil. If Gemini blocked the prompt, Replies returns one empty Reply.
 func Replies(body []byte) []Reply {
 	s := jsonscan.New(body)
 	var all []Reply

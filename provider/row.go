@@ -22,8 +22,8 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Row is one provider as a file of YAML writes it. Its fields correspond to the fields of Provider. A missing field keeps
-// its value, or has its default for a new provider.
+// Row is a [Provider] in YAML. Its fields correspond to the fields of Provider. A missing field keeps the value of a known provider. For a
+// new provider, a missing field has its default.
 type Row struct {
 	Name           string             `yaml:"name"`
 	Aliases        []string           `yaml:"aliases"`
@@ -51,7 +51,7 @@ type Row struct {
 	Doubtful       *bool              `yaml:"doubtful"`
 }
 
-// HeaderRow is a HeaderForm as a file writes it: in texts, so that an error about one can name its field and line.
+// HeaderRow is a [HeaderForm] in YAML. Its fields are strings, so that an error can name the invalid field.
 type HeaderRow struct {
 	Dimension string `yaml:"dimension"`
 	Limit     string `yaml:"limit"`
@@ -59,16 +59,16 @@ type HeaderRow struct {
 	Reset     string `yaml:"reset"`
 }
 
-// UntrustedWaitRow is an UntrustedWait as a file writes it, in texts for the same reason.
+// UntrustedWaitRow is an [UntrustedWait] in YAML. Its fields are durations with a unit, such as 24h.
 type UntrustedWaitRow struct {
 	Wait  string `yaml:"wait"`
 	Probe string `yaml:"probe"`
 }
 
-// Count is a whole number in a file.
+// Count is an integer in a YAML file.
 type Count int
 
-// UnmarshalYAML reads a whole number; the parser alone would cut 1.5 down to 1.
+// UnmarshalYAML reads an integer. It rejects a number such as 1.5, which the YAML parser would truncate.
 func (c *Count) UnmarshalYAML(n ast.Node) error {
 	if _, ok := n.(*ast.IntegerNode); !ok {
 		return &yaml.TypeError{DstType: reflect.TypeFor[int](), SrcType: reflect.TypeFor[string](), Token: n.GetToken()}
@@ -76,16 +76,15 @@ func (c *Count) UnmarshalYAML(n ast.Node) error {
 	return yaml.NodeToValue(n, (*int)(c))
 }
 
-// TierRow is one Tier of a provider as a file writes it: prices in US dollars per million tokens, Latency with its unit, limits
-// as in sluice.Limits. It changes the tier of that name which is for the same models,
-// and is a new one where there is none.
+// TierRow is a [Tier] in YAML. Limits are named as in sluice.Limits. Latency is a duration with a unit, such as 2s. A TierRow changes the
+// tier of the same name for the same models, or adds a tier if there is none.
 type TierRow struct {
 	Tier   string   `yaml:"tier"`
 	Models []string `yaml:"models"`
 
 	limits.Each[*Count] `yaml:",inline"`
 
-	Price            string `yaml:"price"` // IN/OUT
+	Price            string `yaml:"price"` // input and output price as IN/OUT, in US dollars per million tokens
 	Latency          string `yaml:"latency"`
 	TokensPerRequest *Count `yaml:"tokens_per_request"`
 	Source           string `yaml:"source"`
@@ -94,21 +93,21 @@ type TierRow struct {
 	Doubtful         *bool  `yaml:"doubtful"`
 }
 
-// RowError says which field of which row is wrong.
+// RowError is the error of an invalid field of a [Row].
 type RowError struct {
-	Row   int    // from 0
-	Field string // its path in the row, such as "tiers[1].rpm"
-	Err   error
+	Row   int    // index of the row, from 0
+	Field string // path of the field in the row, such as "tiers[1].rpm"
+	Err   error  // reason
 }
 
-// Error names the field.
+// Error returns the path of the field and the reason.
 func (e *RowError) Error() string { return fmt.Sprintf("providers[%d].%s: %v", e.Row, e.Field, e.Err) }
 
 // Unwrap returns the reason.
 func (e *RowError) Unwrap() error { return e.Err }
 
-// With returns a registry in which the rows changed the providers that they name, and added new ones. The models of a
-// row are looked at before all others. The error is a *RowError; r is not changed.
+// With returns a copy of the registry to which rows are applied. Each row changes the provider of its name, or adds a provider. Recognise
+// tries the models of the rows first. The error is a *[RowError].
 func (r *Registry) With(rows ...Row) (*Registry, error) {
 	next := &Registry{names: make(map[string]int)}
 	next.providers, next.tiers = r.All(), r.Tiers("")
@@ -156,7 +155,7 @@ func (r *Registry) apply(row *Row) (field string, err error) {
 	p := &r.providers[i]
 	for k, alias := range row.Aliases {
 		if of, taken := r.names[bare(alias)]; bare(alias) == "" || taken && of != i {
-			return fmt.Sprintf("aliases[%d]", k), fmt.Errorf("%q names another provider already", alias)
+			return fmt.Sprintf("aliases[%d]", k), fmt.Errorf("%q is already the name of another provider", alias)
 		}
 		r.names[bare(alias)] = i
 	}
@@ -189,7 +188,7 @@ func (p *Provider) change(row *Row) (field string, err error) {
 		return "batches" + field, err
 	}
 	if row.Query != nil && strings.ContainsFunc(*row.Query, func(r rune) bool { return r <= ' ' || r > '~' || r == '#' }) {
-		return "query", errors.New("an address holds no # and no spaces: write %23 and %20")
+		return "query", errors.New("a query must not contain # or spaces: use %23 and %20")
 	}
 	if field, err := row.Auth.check(); err != nil {
 		return field, err
@@ -236,14 +235,14 @@ func (a *Auth) check() (field string, err error) {
 		return r >= utf8.RuneSelf || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_!#$%&'*+-.^`|~", r)
 	}
 	if a.Header == "" || strings.ContainsFunc(a.Header, other) {
-		return "auth.header", errors.New("this is no name of a header, such as X-Api-Key")
+		return "auth.header", errors.New("this is not the name of a header, such as X-Api-Key")
 	}
 	switch name := http.CanonicalHeaderKey(a.Header); name {
 	case "Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Trailer", "Connection", "User-Agent", "Accept-Encoding":
-		return "auth.header", fmt.Errorf("%s holds something else than a key: name another, such as X-Api-Key", name)
+		return "auth.header", fmt.Errorf("header %s cannot contain a key: use another header, such as X-Api-Key", name)
 	}
 	if strings.ContainsFunc(a.Prefix, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return "auth.prefix", errors.New("a header holds letters, digits and signs of ASCII alone")
+		return "auth.prefix", errors.New("the prefix must consist of printable ASCII characters")
 	}
 	return "", nil
 }
@@ -252,14 +251,14 @@ func (a *Auth) check() (field string, err error) {
 func checkModels(prefixes []string) (field string, err error) {
 	for k, p := range prefixes {
 		if strings.TrimPrefix(p, "!") == "" {
-			return fmt.Sprintf("models[%d]", k), errors.New("an empty prefix fits nothing")
+			return fmt.Sprintf("models[%d]", k), errors.New("a prefix of model names must not be empty")
 		}
 	}
 	return "", nil
 }
 
-// IsVariable reports whether an environment variable for a key may be called that. Keys have small letters: any other
-// text may be a key, and must not be quoted.
+// IsVariable reports whether name is a valid name of a variable for a key: capital letters, digits and underscores. Any other text may be a
+// key, so messages must not quote it.
 func IsVariable(name string) bool {
 	other := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' }
 	return name != "" && len(name) <= 64 && (name[0] < '0' || name[0] > '9') && !strings.ContainsFunc(name, other)
@@ -270,12 +269,12 @@ func (p *Provider) changeWords(row *Row) (field string, err error) {
 	if row.Dialect != "" {
 		d := slices.IndexFunc(dialectFacts[:], func(f facts) bool { return f.name == row.Dialect })
 		if d < 0 {
-			return "dialect", fmt.Errorf("unknown dialect %q: it is openai, anthropic, gemini or cohere", row.Dialect)
+			return "dialect", fmt.Errorf("unknown dialect %q: use openai, anthropic, gemini or cohere", row.Dialect)
 		}
 		p.Dialect = Dialect(d)
 	}
 	if b := row.ChatBound; b != "" && b != "max_tokens" && b != "max_completion_tokens" {
-		return "chat_bound", fmt.Errorf("unknown bound %q: it is max_tokens or max_completion_tokens", b)
+		return "chat_bound", fmt.Errorf("unknown bound %q: use max_tokens or max_completion_tokens", b)
 	}
 	said(&p.ChatBound, row.ChatBound)
 	if row.Charge != "" {
@@ -295,10 +294,10 @@ func (p *Provider) changeLists(row *Row) (field string, err error) {
 		form := HeaderForm{Limit: http.CanonicalHeaderKey(h.Limit), Remaining: http.CanonicalHeaderKey(h.Remaining),
 			Reset: http.CanonicalHeaderKey(h.Reset)}
 		if err := form.Dimension.UnmarshalText([]byte(h.Dimension)); err != nil || form.Dimension == limits.AnyDimension {
-			return fmt.Sprintf("headers[%d].dimension", k), fmt.Errorf("unknown dimension %q: it is rpm, tpm, itpm, otpm, rpd, tpd or concurrency", h.Dimension)
+			return fmt.Sprintf("headers[%d].dimension", k), fmt.Errorf("unknown dimension %q: use rpm, tpm, itpm, otpm, rpd, tpd or concurrency", h.Dimension)
 		}
 		if h.Limit == "" || h.Remaining == "" {
-			return fmt.Sprintf("headers[%d]", k), errors.New("limit and remaining each need the name of a header")
+			return fmt.Sprintf("headers[%d]", k), errors.New("limit and remaining must both be names of headers")
 		}
 		p.Headers = append(p.Headers, form)
 	}
@@ -309,10 +308,10 @@ func (p *Provider) changeLists(row *Row) (field string, err error) {
 		name := row.Codes[code]
 		var kind sluice.Kind
 		if err := kind.UnmarshalText([]byte(name)); err != nil || kind == sluice.OK {
-			return "codes", fmt.Errorf("%s: unknown kind %q of failure: it is one such as rate_limit or overloaded", code, name)
+			return "codes", fmt.Errorf("%s: unknown kind %q: use a kind of failure, such as rate_limit or overloaded", code, name)
 		}
 		if errtext.PlainName(code) == "" {
-			return "codes", fmt.Errorf("%q has neither letters nor digits", code)
+			return "codes", fmt.Errorf("code %q contains neither letters nor digits", code)
 		}
 		p.Codes[errtext.PlainName(code)] = kind
 	}
@@ -326,7 +325,7 @@ func (p *Provider) changeLists(row *Row) (field string, err error) {
 		}
 		probe, err := duration(u.Probe)
 		if err == nil && probe > wait {
-			err = errors.New("it is longer than wait")
+			err = errors.New("probe must not be longer than wait")
 		}
 		if err != nil {
 			return fmt.Sprintf("untrusted_waits[%d].probe", k), err
@@ -340,24 +339,23 @@ func (p *Provider) changeLists(row *Row) (field string, err error) {
 func duration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%q is not a time above zero, such as 2s or 24h", text)
+		return 0, fmt.Errorf("%q is not a duration above zero, such as 2s or 24h", text)
 	}
 	return d, nil
 }
 
-// CheckBase returns an error for a text that is not the base URL of a provider, or that has more than a scheme, host and path.
-// "" is valid.
+// CheckBase returns an error if base is not an http or https URL, or has a user, a query or a fragment. An empty base is valid.
 func CheckBase(base string) error {
 	u, err := url.Parse(base)
 	switch {
 	case base == "":
 		return nil
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return errors.New("this is not an http or https address, such as http://127.0.0.1:8000/v1")
+		return errors.New("this is not an http or https URL, such as http://127.0.0.1:8000/v1")
 	case u.User != nil:
-		return errors.New("an address holds no user and password")
+		return errors.New("a base URL must not contain a user or a password")
 	case strings.ContainsAny(base, "?#"):
-		return errors.New("an address ends with its path; what follows ? is the field query")
+		return errors.New("a base URL must not contain ? or #: write the query in the field query")
 	}
 	return nil
 }

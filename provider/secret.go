@@ -8,16 +8,16 @@ import (
 	"github.com/sluice-llm/sluice/internal/redact"
 )
 
-// Redact returns a text that others wrote, such as an error message, without the given keys, in any form, and without
-// any text that looks like a key: sk-..., AIza..., a value behind "Bearer ", or a value whose name says that it is a key or a
-// password. Escapes do not hide a key. Given keys of fewer than 4 characters stay. JSON stays valid JSON.
+// Redact removes secrets from a text of another program, such as an error message. It removes the given keys in any common encoding. It also
+// removes texts that look like a key: sk-..., AIza..., a value after "Bearer ", or a value that is named a key or password. Given keys of
+// fewer than 4 characters are ignored. Valid JSON stays valid.
 func Redact(s string, keys ...string) string { return redact.New(keys...).Text(s) }
 
-// RedactKeys returns data without the given keys, and without what can only be a key that a provider issued. Names, paths and ids
-// stay that merely resemble a key. JSON stays valid JSON.
+// RedactKeys removes from data the given keys and other texts that can only be keys of a provider. Names, paths and IDs that resemble a key
+// stay. Valid JSON stays valid.
 func RedactKeys(s string, keys ...string) string { return redact.New(keys...).Data(s) }
 
-// IsSecretHeader reports whether a header of that name may hold a secret.
+// IsSecretHeader reports whether a header of this name may contain a secret, such as the header Authorization.
 func IsSecretHeader(name string) bool {
 	name = strings.ToLower(name)
 	for _, word := range [...]string{

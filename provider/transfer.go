@@ -13,24 +13,24 @@ import (
 	"github.com/sluice-llm/sluice/internal/redact"
 )
 
-// Control is a request to a path of a provider that is no Endpoint, one of its Batch API say.
+// Control is a request to a path that is not an [Endpoint], such as a path of a Batch API.
 type Control struct {
 	Method  string
-	Path    string // as the provider's documents have it, with its version: /v1/batches, /v1beta/batches
+	Path    string // path with its version, such as /v1/batches or /v1beta/batches
 	Query   url.Values
-	Dialect Dialect // whose path it is
+	Dialect Dialect // dialect of the path
 
-	// Open begins the body, of Size bytes and of a Type. It is called once for each time that the body is sent.
-	Open func() (io.ReadCloser, error) // nil is none
-	Size int64
-	Type string // default application/json
+	// Open returns the request body. It is called each time that the body is sent. If Open is nil, the request has no body.
+	Open func() (io.ReadCloser, error)
+	Size int64  // size of the body in bytes
+	Type string // content type of the body (default application/json)
 }
 
-// NewControl makes a request to a path of the provider at the target's address, with its key and headers. What the target
-// says of an endpoint and model is not looked at.
+// NewControl returns a request to a path of the provider under the target's base URL, with the target's key and headers. It ignores the
+// target's Endpoint and Model.
 func (p Provider) NewControl(ctx context.Context, t Target, c Control) (*http.Request, error) {
 	if t.BaseURL == "" && p.BaseURL == "" {
-		return nil, fmt.Errorf("provider %q has no base URL of its own: give one", p.Name)
+		return nil, fmt.Errorf("provider %q has no default base URL: set the base URL", p.Name)
 	}
 	req, err := p.request(ctx, t, c.Method, p.address(t.BaseURL, c.Path, c.Query.Encode(), c.Dialect), c.Dialect, nil)
 	if err != nil || c.Open == nil {
@@ -44,21 +44,22 @@ func (p Provider) NewControl(ctx context.Context, t Target, c Control) (*http.Re
 	return req, err
 }
 
-// TransferConfig shapes a Transfer.
+// TransferConfig configures a [Transfer].
 type TransferConfig struct {
 	Provider Provider
-	Key      string        // struck out of every text, as are the secrets in the request's header
-	Timeout  time.Duration // from the last byte of the request to the first of the answer. Default 10 minutes
-	Idle     time.Duration // in which some byte of the request, and then of the answer, must move. Default 2 minutes
-	MaxBytes int64         // of an answer that is not written To. Default 64 MiB
-	To       io.Writer     // what the body of a good answer is written to as it comes; nil keeps it in the Answer
+	Key      string        // key that is removed from all texts, as are the secrets in the request header
+	Timeout  time.Duration // maximum time from the last byte of the request to the first byte of the response (default 10 min)
+	Idle     time.Duration // maximum time between two parts of the request, and of the response (default 2 min)
+	MaxBytes int64         // maximum size of a response that is kept in memory (default 64 MiB)
+	To       io.Writer     // receives the body of a 2xx response; nil: Answer.Body contains it
 }
 
-// Transfer makes one attempt of a request to a Batch API or of a file. It retries nothing and follows no redirection, which
-// would take the key elsewhere. Every good status is OK; the body is not evidence. However large the request and the response
-// are, they have no time limit as a whole, but must not stand still.
+// Transfer makes one attempt at a request to a Batch API or for a file. It does not retry, and does not follow redirects, which could send
+// the key to another host. It does not look for errors in the body of a 2xx response. The total time is unlimited, but a pause of
+// TransferConfig.Idle ends the attempt.
 //
-// Outcome.Err is as of Exchange, or the error of To, which is of kind Internal. Answer.Status is 0 if no answer began.
+// Transfer sets Outcome.Err as [Exchange] does. After a write error of TransferConfig.To, Outcome.Err is that error, and the kind is
+// Internal. Answer.Status is 0 if no response was received.
 func Transfer(ctx context.Context, base http.RoundTripper, req *http.Request, cfg TransferConfig) (Answer, sluice.Outcome) {
 	ex := ExchangeConfig{Provider: cfg.Provider, Key: cfg.Key, MaxBytes: cmp.Or(cfg.MaxBytes, defaultBytes)}
 	ex.keys = secretsOf(req.Header, cfg.Key)

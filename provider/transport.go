@@ -19,58 +19,57 @@ import (
 	"github.com/sluice-llm/sluice/internal/coding"
 )
 
-// ErrRequestTooLong is the error of a request whose body is above Config.MaxBytes.
-var ErrRequestTooLong = errors.New("request body is larger than allowed")
+// ErrRequestTooLong is the error of a [Transport] for a request body that exceeds Config.MaxBytes.
+var ErrRequestTooLong = errors.New("request body is too large")
 
-// Doer makes the tries of a call, each under a permit: a *sluice.Scheduler, or a member of a pool, whose calls these are
-// then. The context that it gives a try must not end before the try's permit is back, unless the call is to end.
+// Doer makes the attempts of a call, each under a permit. Examples are a *sluice.Scheduler and a member of a pool. The context of an attempt
+// must not end before its permit is released, unless the whole call ends.
 type Doer interface {
 	Do(ctx context.Context, c sluice.Call, try func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error)
 }
 
-// Config shapes a Transport.
+// Config configures a [Transport].
 type Config struct {
-	// Scheduler admits the calls and tries them again. Required.
+	// Scheduler admits calls and retries them. Required.
 	Scheduler Doer
 
-	// Provider says how errors are read and how the key is called. Default: openai-compatible.
+	// Provider determines how limits and errors in responses are read (default: an OpenAI-compatible server).
 	Provider Provider
 
-	// Base makes the exchanges. Default: NewBase(Slots).
+	// Base sends the requests (default: NewBase(Slots)).
 	Base http.RoundTripper
 
-	// Slots is how many connections the default Base keeps for reuse. It does not limit how many calls are in flight:
-	// that is the Scheduler's. Default 64.
+	// Slots is the number of unused connections that the default Base keeps for reuse (default 64). It does not limit the requests in
+	// flight.
 	Slots int
 
-	// Timeout bounds each try: from the instant the request leaves to the first byte of the answer's body, then from one
-	// part of it to the next. Default: as Deadlines says to the first byte, then 10 minutes.
+	// Timeout limits each attempt, from sending the request to the first byte of the response body, and then between two parts of the body.
+	// Defaults: the deadline of [Deadlines] up to the first byte, and then 10 min.
 	Timeout time.Duration
 
-	// MaxBytes bounds a request's body, which is kept in memory so that the call can be repeated. Default 64 MiB.
+	// MaxBytes is the maximum size of a request body, which is kept in memory for retries (default 64 MiB).
 	MaxBytes int64
 
-	// Key is struck out of every text in errors and events. It is not sent: the client sends its own.
+	// Key is removed from all texts in errors and events. The Transport does not send Key: the client sends its own key.
 	Key string
 
-	// Call completes the sluice.Call of a request, for example with its tenant and priority. Lane and cost are set
-	// before. Nil leaves it as it is.
+	// Call changes the sluice.Call of a request, for example its Tenant and Priority. Lane and Cost are already set. If Call is nil, the
+	// call stays unchanged.
 	Call func(*http.Request, sluice.Call) sluice.Call
 }
 
-// Transport is an http.RoundTripper that keeps any client of an LLM provider to the account's limits: give it to an
-// official SDK as its HTTP client's Transport. It is safe for concurrent use.
+// Transport is an http.RoundTripper that keeps the requests of a client within the limits of an account. Use it as the Transport of the HTTP
+// client of an official SDK. A Transport is safe for concurrent use.
 //
-// A call waits for its turn, is sent, and is tried again as its Scheduler sees fit, but never after a byte of the
-// answer was handed out. When there is no point in going on, the provider's last answer is returned with the header
-// x-should-retry: false, which the official SDKs obey. Requests for anything but a known endpoint pass straight
-// through. Redirects are not followed.
+// A request waits for a permit, is sent, and is retried by the rules of the Scheduler. A request is not retried after a part of its response
+// was returned. If no retry can succeed, the last response is returned with the header x-should-retry: false, which official SDKs obey.
+// Requests to unknown endpoints are sent at once, without a permit. Redirects are not followed.
 type Transport struct {
 	cfg       Config
 	deadlines Deadlines
 }
 
-// NewTransport returns a Transport, or an error that names the field of cfg that is wrong.
+// NewTransport returns a Transport. Its error names the invalid field of cfg.
 func NewTransport(cfg Config) (*Transport, error) {
 	if cfg.Scheduler == nil {
 		return nil, errors.New("provider: Config.Scheduler is nil")
@@ -85,7 +84,7 @@ func NewTransport(cfg Config) (*Transport, error) {
 	return &Transport{cfg: cfg}, nil
 }
 
-// Client returns an HTTP client over t that does not follow redirects: Go would carry x-api-key to another host.
+// Client returns an HTTP client that uses t. It does not follow redirects, because Go would send x-api-key to the other host.
 func (t *Transport) Client() *http.Client {
 	return &http.Client{
 		Transport:     t,
@@ -93,15 +92,15 @@ func (t *Transport) Client() *http.Client {
 	}
 }
 
-// CloseIdleConnections closes the connections of the base that are not in use.
+// CloseIdleConnections closes the unused connections of Config.Base.
 func (t *Transport) CloseIdleConnections() {
 	if c, ok := t.cfg.Base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
-// RoundTrip makes the call that req is. It fails with the request's context error when that ends first, with
-// ErrRequestTooLong, or with a *sluice.CallError when the call ended without any answer.
+// RoundTrip makes a call of req. It fails with the error of the request's context, with [ErrRequestTooLong], or with a *sluice.CallError if
+// the last attempt had no response.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	e, ok := endpointOf(req)
 	if !ok {
@@ -354,7 +353,7 @@ func (a *attempts) result(ctx context.Context, req *http.Request, err error) (*h
 	return resp, nil
 }
 
-var errNoAnswer = errors.New("call ended without an answer")
+var errNoAnswer = errors.New("call ended without a response")
 
 // decompress replaces the body of a response that a server compressed unasked. Reading fails with an *http.MaxBytesError above most bytes.
 // A body in an unknown coding stays as it is, and so does JSON or an event: proxies that decompress may leave the header.
@@ -386,10 +385,9 @@ func hasBody(method string, resp *http.Response) bool {
 	return method != http.MethodHead && resp.ContentLength != 0 && resp.StatusCode != http.StatusNoContent && resp.StatusCode != http.StatusNotModified
 }
 
-// NewBase returns a transport that keeps up to idle unused connections for reuse, at least one. It opens as many as
-// there are calls in flight, notices dead ones, and takes proxies from the environment as it is now: HTTPS_PROXY and HTTP_PROXY, in
-// place of either ALL_PROXY, and NO_PROXY, also in lower case. It has no limit on the time an
-// answer takes: models think for minutes, and each try has its own timeout.
+// NewBase returns a transport that keeps up to idle unused connections for reuse, at least one. It limits neither the number of open
+// connections nor the time of a response, and it detects dead connections. It reads HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY once,
+// also in lower case. ALL_PROXY applies if the variable for the scheme of a URL is not set.
 func NewBase(idle int) *http.Transport {
 	return &http.Transport{
 		Proxy: proxies(),

@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 )
 
-// AppendTurns returns a copy of a request's body whose conversation continues with the model's answer and the user's next
-// message. An empty or blank answer is omitted, because some providers reject it. ok is false if the endpoint has no
-// conversation, or if the body's conversation has an unknown form; then use the body unchanged.
+// AppendTurns returns a copy of a request body whose conversation continues with the answer of the model and the next message of the user.
+// An empty or blank answer is omitted, because some providers reject it. ok is false if the endpoint has no conversation, or if the
+// conversation has an unknown form. Then use the body unchanged.
 func AppendTurns(body []byte, e Endpoint, answer, user string) (longer []byte, ok bool) {
 	turns := e.spec().turns
 	if turns == nil {

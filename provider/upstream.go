@@ -10,29 +10,29 @@ import (
 	"github.com/sluice-llm/sluice/internal/pricing"
 )
 
-// Upstream is one way to models: an address with its keys, and the account whose limits its calls share.
+// Upstream is one provider endpoint with its keys, and the account whose limits apply to it.
 type Upstream struct {
-	Name     string // unique
+	Name     string // unique name of the upstream
 	Provider Provider
-	BaseURL  string // as the official SDK takes it; "" is the provider's own
+	BaseURL  string // base URL in the form of the official SDK; "" is the base URL of the Provider
 
-	// Keys are keys of one account, which take turns. None sends none.
+	// Keys are keys of one account, which are used in turn. Without Keys, requests have no key.
 	Keys []Key
 
-	// Account names whose limits these are. Upstreams of one account have one Scheduler, which gives calls up no earlier than
-	// the Upstreams do. "" is an account of its own.
+	// Account names the account of the upstream; "" is an account of its own. Upstreams of one account must share one Scheduler. Attempts
+	// and MaxThrottles of the Scheduler must be at least those in UpstreamsConfig.
 	Account   string
 	Scheduler *sluice.Scheduler
 
-	// Models maps the names of the served models to their ids at the upstream. Nil: all models that the Provider is
-	// recognised for, under their own names, or every model if it is recognised for none.
+	// Models maps model names to model IDs at the upstream. If Models is nil, the upstream serves all models that the registry recognises
+	// for the Provider, or any model if the Provider lists none.
 	Models map[string]string
 
-	// Price returns what a model of that id costs there; nil is unknown. A nil Price knows none.
+	// Price returns the price of a model ID at the upstream, or nil if it is unknown. If Price is nil, all prices are unknown.
 	Price func(model string) *Price
 }
 
-// Key is a key, its Value, and From, the variable that it was found in. From may be shown to people; Value never.
+// Key is a key of an upstream. Value is the key itself, which must not be shown. From is the variable that contains the key.
 type Key struct{ From, Value string }
 
 // value returns the value of a key by its index; "" if there is no key.
@@ -45,31 +45,31 @@ func (up *Upstream) value(key int) string {
 
 // Destination is the upstream, model and key of one attempt.
 type Destination struct {
-	Upstream *Upstream // not to be changed
-	Model    string    // the model's id there
-	Key      string    // the upstream's, or the client's own; "" sends none
+	Upstream *Upstream // upstream of the attempt, which must not be changed
+	Model    string    // ID of the model at the upstream
+	Key      string    // key of the upstream; "" sends no key
 
-	Price *Price // nil is unknown
+	Price *Price // price of the model; nil if unknown
 
-	NoUsage bool // a stream is not asked for its usage: it is stated anyway, or the model refused the question
+	NoUsage bool // the request must not ask for the usage of a stream, because the stream states it anyway or the model rejects the option
 }
 
-// Price is what a model costs at a provider, in US dollars per million tokens, by service tier. FlatPrice makes one.
+// Price contains the prices of a model at a provider, in US dollars per million tokens, by service tier. FlatPrice creates a Price.
 type Price = pricing.Price
 
-// FlatPrice returns a Price by which all input costs the same, and all output, in every service tier.
+// FlatPrice returns a Price with one rate for input and one rate for output, in all service tiers.
 func FlatPrice(input, output float64) *Price { return pricing.Flat(input, output) }
 
-// Preference says which of several upstreams gets a call.
+// Preference determines which upstream gets a call.
 type Preference uint8
 
-// Preferences.
+// These are the preferences. The default is PreferSoonest.
 const (
-	PreferSoonest Preference = iota // where it can start soonest
-	PreferCost                      // where it costs least, of those where it can start within 30 s
+	PreferSoonest Preference = iota // upstream that can start the call soonest
+	PreferCost                      // cheapest upstream that can start the call within 30 s
 )
 
-// UnmarshalText reads soonest or cost.
+// UnmarshalText reads the name of a preference: soonest or cost. An empty name is soonest.
 func (p *Preference) UnmarshalText(b []byte) error {
 	switch string(b) {
 	case "", "soonest":
@@ -77,26 +77,26 @@ func (p *Preference) UnmarshalText(b []byte) error {
 	case "cost":
 		*p = PreferCost
 	default:
-		return fmt.Errorf("unknown preference %q: it is soonest or cost", b)
+		return fmt.Errorf("unknown preference %q: use soonest or cost", b)
 	}
 	return nil
 }
 
-// Exclusion reports that an upstream or a key is excluded until a probe succeeds, or is included again.
+// Exclusion reports that an upstream or a key is excluded until a probe succeeds, or that a probe succeeded.
 type Exclusion struct {
 	Upstream string
-	Key      string      // the variable of the key that was rejected; "" where that is not known, or no key was
-	Whole    bool        // the upstream has no other key
-	Kind     sluice.Kind // Auth: the key was rejected; QuotaExhausted: its account is spent; OK: a probe was accepted
-	Err      error       // what the provider said
+	Key      string      // variable of the rejected key; "" if it is unknown, or if no key was rejected
+	Whole    bool        // the whole upstream is excluded, because it has no other key
+	Kind     sluice.Kind // Auth: the key was rejected; QuotaExhausted: the quota of the account is spent; OK: a probe succeeded
+	Err      error       // error of the rejection
 }
 
-// String says it in a sentence without the upstream's name.
+// String describes the exclusion in one line, without the name of the upstream.
 func (l Exclusion) String() string {
 	what := "the account's quota is spent"
 	switch l.Kind {
 	case sluice.OK:
-		return "it is accepted again"
+		return "requests are accepted again"
 	case sluice.Auth:
 		what = "the key was rejected"
 		if l.Key != "" {
@@ -109,23 +109,22 @@ func (l Exclusion) String() string {
 	return what + ": " + l.Err.Error()
 }
 
-// NoUpstreamError is why a call cannot be sent to any upstream: each that serves its model was left out. It unwraps to what
-// the provider said last.
+// NoUpstreamError is the error of a call if all upstreams of its model are excluded. It unwraps to the error of the last exclusion.
 type NoUpstreamError struct {
-	Model string
-	Left  []Exclusion // in the order of the upstreams
+	Model string      // model of the call
+	Left  []Exclusion // exclusions, in the order of the upstreams
 }
 
-// Error names the upstreams.
+// Error lists the excluded upstreams.
 func (e *NoUpstreamError) Error() string {
-	text := fmt.Sprintf("no upstream is left for model %s", e.Model)
+	text := fmt.Sprintf("all upstreams of model %s are excluded", e.Model)
 	for _, l := range e.Left {
 		text += fmt.Sprintf("; %s: %s", l.Upstream, l)
 	}
 	return text
 }
 
-// Unwrap returns what the provider said last.
+// Unwrap returns the error of the last exclusion.
 func (e *NoUpstreamError) Unwrap() error {
 	if len(e.Left) == 0 {
 		return nil
@@ -133,25 +132,25 @@ func (e *NoUpstreamError) Unwrap() error {
 	return e.Left[len(e.Left)-1].Err
 }
 
-// UpstreamReport is what an upstream did.
+// UpstreamReport contains the counts and the state of an upstream.
 type UpstreamReport struct {
 	Name      string
-	Sent      int        // attempts, throttled ones included
-	Throttles int        // of those
-	Exclusion *Exclusion // nil: it takes calls
+	Sent      int        // number of attempts
+	Throttles int        // number of rate-limited attempts
+	Exclusion *Exclusion // present exclusion; nil if the upstream is not excluded
 }
 
 // check names what is wrong with an upstream.
 func (up *Upstream) check() error {
 	switch {
 	case up.Name == "":
-		return errors.New("it has no name")
+		return errors.New("its Name is empty")
 	case up.Scheduler == nil:
-		return errors.New("it has no Scheduler")
+		return errors.New("its Scheduler is nil")
 	}
 	for _, asked := range slices.Sorted(maps.Keys(up.Models)) {
 		if asked == "" || up.Models[asked] == "" {
-			return fmt.Errorf("model %q has no id", asked)
+			return fmt.Errorf("model %q has an empty ID", asked)
 		}
 		if _, err := up.Provider.PromptEndpoint(up.Models[asked]).Path(up.Models[asked]); err != nil {
 			return err

@@ -14,20 +14,21 @@ import (
 	"github.com/sluice-llm/sluice/internal/route"
 )
 
-// UpstreamsConfig shapes an Upstreams. Upstreams is required.
+// UpstreamsConfig configures an [Upstreams]. The field Upstreams is required.
 type UpstreamsConfig struct {
 	Upstreams []Upstream
-	Registry  *Registry // by which models are recognised. Nil: Published
+	Registry  *Registry // registry that recognises models (default: the built-in registry)
 
-	Attempts     int // of a call, over all upstreams. Default 6
-	MaxThrottles int // times that a call may be throttled, over all upstreams. Default 20, and for 10 minutes at least; negative is none
+	Attempts     int // maximum number of attempts of a call, over all upstreams (default 6)
+	MaxThrottles int // maximum number of rate-limit responses to a call, over all upstreams (default 20, within at least 10 min; negative: none)
 	Prefer       Preference
 
-	// Excluded, if set, is called when an upstream stops getting calls, and when it gets calls again.
+	// Excluded, if not nil, is called when an upstream or a key is excluded, and when the exclusion ends.
 	Excluded func(Exclusion)
 }
 
-// Upstreams chooses, for each call, among several upstreams that serve its model. It is safe for concurrent use. Most callers want Do.
+// Upstreams chooses an upstream for each call, among the upstreams that serve its model. It is safe for concurrent use. Most programs need
+// only Do.
 type Upstreams struct {
 	all      []*Upstream
 	registry *Registry
@@ -46,13 +47,13 @@ type wanted struct {
 	endpoint Endpoint
 }
 
-// NewUpstreams returns an Upstreams, or an error that names the invalid field of cfg.
+// NewUpstreams returns an Upstreams. Its error names the invalid field of cfg or of an upstream.
 func NewUpstreams(cfg UpstreamsConfig) (*Upstreams, error) {
 	if n := len(cfg.Upstreams); n == 0 || n > route.MaxUpstreams {
-		return nil, fmt.Errorf("provider: %d upstreams: want 1 to %d", n, route.MaxUpstreams)
+		return nil, fmt.Errorf("provider: UpstreamsConfig has %d upstreams: it must have 1 to %d", n, route.MaxUpstreams)
 	}
 	if cfg.Attempts < 0 {
-		return nil, fmt.Errorf("provider: Attempts is %d: it must be at least 1", cfg.Attempts)
+		return nil, fmt.Errorf("provider: UpstreamsConfig.Attempts is %d: it must not be negative", cfg.Attempts)
 	}
 	u := &Upstreams{registry: cfg.Registry, served: make(map[wanted][]route.Way), known: make(map[string]bool),
 		lanes: lanes{used: make(map[claim]time.Time), count: make(map[string]int)}}
@@ -69,10 +70,10 @@ func NewUpstreams(cfg UpstreamsConfig) (*Upstreams, error) {
 		}
 		for _, other := range u.all {
 			if other.Name == up.Name {
-				return nil, fmt.Errorf("provider: two upstreams are named %q", up.Name)
+				return nil, fmt.Errorf("provider: two upstreams have the name %q", up.Name)
 			}
 			if up.Account != "" && other.Account == up.Account && other.Scheduler != up.Scheduler {
-				return nil, fmt.Errorf("provider: upstream %q: account %q has another Scheduler", up.Name, up.Account)
+				return nil, fmt.Errorf("provider: upstream %q: another upstream of account %q has another Scheduler", up.Name, up.Account)
 			}
 		}
 		u.all = append(u.all, &up)
@@ -98,10 +99,10 @@ func (u *Upstreams) leftOut(l route.Exclusion) Exclusion {
 	return out
 }
 
-// Serves reports whether some upstream, left out or not, serves the model at the endpoint.
+// Serves reports whether an upstream serves a model at an endpoint, even if this upstream is excluded.
 func (u *Upstreams) Serves(model string, e Endpoint) bool { return len(u.ways(model, e)) > 0 }
 
-// Open returns the upstreams that serve a model at an endpoint and are not left out, in order.
+// Open returns the upstreams that serve a model at an endpoint and are not excluded, in the order of UpstreamsConfig.
 func (u *Upstreams) Open(model string, e Endpoint) (all []*Upstream) {
 	reports := u.router.Report()
 	for _, w := range u.ways(model, e) {
@@ -112,21 +113,21 @@ func (u *Upstreams) Open(model string, e Endpoint) (all []*Upstream) {
 	return all
 }
 
-// Delay returns the shortest likely wait of a new call over all upstreams; false if all are excluded. The lane of the call is the
-// model as the request names it.
+// Delay returns the shortest expected wait of a new call over all upstreams. It returns false if no upstream can serve the call, for example
+// because all are excluded. c.Lane is the model in the request.
 func (u *Upstreams) Delay(c sluice.Call, e Endpoint) (time.Duration, bool) {
 	wait, _, ok := u.router.Soonest(c, u.waysOf(&c, e), (*sluice.Scheduler).Delay)
 	return wait, ok
 }
 
-// Earliest is how long such a call would wait at least, even if it were the next. It is false as Delay is.
+// Earliest returns the minimum wait of a new call over all upstreams, as if the queues were empty. It returns false if Delay does.
 func (u *Upstreams) Earliest(c sluice.Call, e Endpoint) (time.Duration, bool) {
 	wait, _, ok := u.router.Soonest(c, u.waysOf(&c, e), (*sluice.Scheduler).Earliest)
 	return wait, ok
 }
 
-// Pausing is why the upstream pauses at which such a call would wait least: ServerError of one that keeps failing, Overloaded,
-// RateLimit or UsageWindow. It is OK where that is not paused, or all are left out.
+// Pausing returns the reason for the pause of the upstream with the shortest wait for a call: ServerError, Overloaded, RateLimit or
+// UsageWindow. It returns OK if this upstream is not paused, or if all upstreams are excluded.
 func (u *Upstreams) Pausing(c sluice.Call, e Endpoint) sluice.Kind {
 	_, at, ok := u.router.Soonest(c, u.waysOf(&c, e), (*sluice.Scheduler).Earliest)
 	if !ok {
@@ -141,7 +142,7 @@ func (u *Upstreams) Pausing(c sluice.Call, e Endpoint) sluice.Kind {
 	return sluice.OK
 }
 
-// First returns the provider of the first upstream that serves a model, and the model's id there.
+// First returns the provider of the first upstream that serves a model, and the model ID at this upstream.
 func (u *Upstreams) First(model string) (p Provider, id string, ok bool) {
 	for _, up := range u.all {
 		if id, ok := up.model(model, u.registry); ok {
@@ -151,10 +152,10 @@ func (u *Upstreams) First(model string) (p Provider, id string, ok bool) {
 	return Provider{}, "", false
 }
 
-// Known returns those models of a provider that the registry knows by their whole names.
+// Known returns the models of a provider that the registry lists with their complete names.
 func (u *Upstreams) Known(provider string) []string { return u.registry.Models(provider) }
 
-// Price returns the highest prices of the upstreams that serve a model at an endpoint; nil if one of them is unknown.
+// Price returns the highest prices of the upstreams that serve a model at an endpoint, or nil if one of the prices is unknown.
 func (u *Upstreams) Price(model string, e Endpoint) (highest *Price) {
 	for i, w := range u.ways(model, e) {
 		switch {
@@ -169,7 +170,7 @@ func (u *Upstreams) Price(model string, e Endpoint) (highest *Price) {
 	return highest
 }
 
-// Unpriced names the upstreams that serve a model at an endpoint at a price that is not known.
+// Unpriced returns the names of the upstreams that serve a model at an endpoint and whose price is unknown.
 func (u *Upstreams) Unpriced(model string, e Endpoint) (names []string) {
 	for _, w := range u.ways(model, e) {
 		if w.Price == nil {
@@ -179,8 +180,8 @@ func (u *Upstreams) Unpriced(model string, e Endpoint) (names []string) {
 	return names
 }
 
-// Identity names the upstreams that may answer for a model at an endpoint: provider, address and the model's id of each. The
-// result does not depend on the order of the configuration.
+// Identity returns one text for each upstream that serves a model at an endpoint, with its provider, base URL and model ID. The texts are
+// sorted, so that the order of the configuration does not matter.
 func (u *Upstreams) Identity(model string, e Endpoint) (who []string) {
 	for _, w := range u.ways(model, e) {
 		up := u.all[w.Upstream]
@@ -190,10 +191,10 @@ func (u *Upstreams) Identity(model string, e Endpoint) (who []string) {
 	return slices.Compact(who)
 }
 
-// All returns the upstreams, in order. They are not to be changed.
+// All returns the upstreams in the order of UpstreamsConfig. The caller must not change them.
 func (u *Upstreams) All() []*Upstream { return slices.Clone(u.all) }
 
-// Report says what the upstreams did, in order.
+// Report returns the counts and states of all upstreams, in the order of UpstreamsConfig.
 func (u *Upstreams) Report() []UpstreamReport {
 	all := make([]UpstreamReport, len(u.all))
 	for i, r := range u.router.Report() {
@@ -205,8 +206,8 @@ func (u *Upstreams) Report() []UpstreamReport {
 	return all
 }
 
-// AddModels gives models lanes of their own. Without it, these are the models that upstreams, the registry and the table of prices list. Of
-// other models, a tenant has 200 lanes at most, and forgets those that it has not used for a day.
+// AddModels gives models their own lanes. Without AddModels, only models in Upstream.Models, in the registry or in the price table have
+// their own lanes. For other models, each tenant has at most 200 lanes, and loses a lane after a day without requests.
 func (u *Upstreams) AddModels(models ...string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -276,14 +277,14 @@ func (u *Upstreams) ways(model string, e Endpoint) []route.Way {
 	return found
 }
 
-// Do sends a call through the Scheduler of an upstream, as sluice.Scheduler.Do does: fn makes one attempt at its Destination.
-// The call's lane is the model as it is asked for; its lane at the upstream is the model's id there. A call waits in the
-// queue of one upstream at a time. It moves when it would start much sooner at another, or its upstream is left out.
+// Do makes a call through the Scheduler of an upstream, as sluice.Scheduler.Do does. fn makes one attempt at a Destination. c.Lane is the
+// requested model, and the lane at the upstream is the model ID at the upstream. A call waits in the queue of one upstream at a time. It
+// moves if it can start much sooner at another upstream, or if its upstream is excluded.
 //
-// An attempt that the network, the server or its time failed is made at another upstream if one may start within 30 s.
-// A rejected key is excluded, and so is an account without money, with all its upstreams. The call moves to another upstream,
-// and neither costs an attempt. Where none is left, Do fails with a *sluice.CallError of that kind, which unwraps to a
-// *NoUpstreamError. The context that fn gets is ctx.
+// After a network error, a server error or a timeout, Do retries the call at another upstream that can start it within 30 s. Do excludes a
+// rejected key, and all upstreams of an account without quota. The call then moves to another upstream, and the rejection does not count as
+// an attempt. If all upstreams are excluded, Do fails with a *sluice.CallError, which unwraps to a *[NoUpstreamError]. fn gets ctx as its
+// context.
 func (u *Upstreams) Do(ctx context.Context, c sluice.Call, e Endpoint, fn func(context.Context, *sluice.Permit, Destination) sluice.Outcome) (sluice.Tally, error) {
 	return u.do(ctx, c, u.waysOf(&c, e), e, nil, fn)
 }
@@ -292,7 +293,7 @@ func (u *Upstreams) Do(ctx context.Context, c sluice.Call, e Endpoint, fn func(c
 func (u *Upstreams) do(ctx context.Context, c sluice.Call, ways []route.Way, e Endpoint, content func() string, fn func(context.Context, *sluice.Permit, Destination) sluice.Outcome) (sluice.Tally, error) {
 	model := func() string { return Redact(clip(c.Lane, 200)) }
 	if len(ways) == 0 {
-		err := fmt.Errorf("no upstream serves model %q at %s", model(), e)
+		err := fmt.Errorf("no upstream serves model %q at endpoint %s", model(), e)
 		return sluice.Tally{}, &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: err}}
 	}
 	tally, err := u.router.Do(ctx, c, ways, content, func(ctx context.Context, p *sluice.Permit, w route.Way, key int) sluice.Outcome {

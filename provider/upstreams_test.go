@@ -89,13 +89,13 @@ func TestUpstreamsThatCannotBeAreRefused(t *testing.T) {
 	a, b := upstream(t, "a", sluice.Config{}), upstream(t, "b", sluice.Config{})
 	change := func(up provider.Upstream, f func(*provider.Upstream)) provider.Upstream { f(&up); return up }
 	for want, all := range map[string][]provider.Upstream{
-		"provider: 0 upstreams: want 1 to 64":                                      nil,
-		`provider: upstream "": it has no name`:                                    {change(a, func(up *provider.Upstream) { up.Name = "" })},
-		`provider: upstream "a": it has no Scheduler`:                              {change(a, func(up *provider.Upstream) { up.Scheduler = nil })},
-		`provider: two upstreams are named "a"`:                                    {a, a},
-		`provider: upstream "b": account "x" has another Scheduler`:                {change(a, func(up *provider.Upstream) { up.Account = "x" }), change(b, func(up *provider.Upstream) { up.Account = "x" })},
-		`provider: upstream "a": model "m" has no id`:                              {change(a, func(up *provider.Upstream) { up.Models = map[string]string{"m": ""} })},
-		`provider: upstream "a": base URL "a:b:c" is not an http or https address`: {change(a, func(up *provider.Upstream) { up.BaseURL = "a:b:c" })},
+		"provider: UpstreamsConfig has 0 upstreams: it must have 1 to 64":               nil,
+		`provider: upstream "": its Name is empty`:                                      {change(a, func(up *provider.Upstream) { up.Name = "" })},
+		`provider: upstream "a": its Scheduler is nil`:                                  {change(a, func(up *provider.Upstream) { up.Scheduler = nil })},
+		`provider: two upstreams have the name "a"`:                                     {a, a},
+		`provider: upstream "b": another upstream of account "x" has another Scheduler`: {change(a, func(up *provider.Upstream) { up.Account = "x" }), change(b, func(up *provider.Upstream) { up.Account = "x" })},
+		`provider: upstream "a": model "m" has an empty ID`:                             {change(a, func(up *provider.Upstream) { up.Models = map[string]string{"m": ""} })},
+		`provider: upstream "a": base URL "a:b:c" is not an http or https URL`:          {change(a, func(up *provider.Upstream) { up.BaseURL = "a:b:c" })},
 	} {
 		if _, err := provider.NewUpstreams(provider.UpstreamsConfig{Upstreams: all}); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)

@@ -9,27 +9,27 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Verdict is what an answer means.
+// Verdict is the meaning of a response or of an error text.
 type Verdict struct {
 	Kind      sluice.Kind
-	Wait      time.Duration    // how long the provider asks to wait; 0 when it does not say
-	Until     time.Time        // when a usage window resets; zero when it does not say
-	Zone      string           // in which its words state Until, such as America/Los_Angeles; "" when they name none
-	Probe     time.Duration    // when not zero, do not believe Wait: let one call through after this
-	Dimension limits.Dimension // which limit was exceeded
-	Limit     int64            // that limit, the part of it in use, and what the call asked for, where the words say so
-	Period    time.Duration    // to which Limit refers; 0: a minute or a day, as Dimension says
-	Used      int64
-	Requested int64
-	TooLarge  bool   // the call alone is larger than the whole limit: it can never pass
-	Message   string // the provider's own words, without keys; "" for OK
+	Wait      time.Duration    // wait that the provider asks for; 0: not stated
+	Until     time.Time        // reset of a usage window; zero: not stated
+	Zone      string           // time zone of Until in the response, such as America/Los_Angeles; "": not stated
+	Probe     time.Duration    // if above 0, Wait is probably wrong: send one request after Probe
+	Dimension limits.Dimension // exceeded limit
+	Limit     int64            // value of the exceeded limit; 0: not stated
+	Period    time.Duration    // period of Limit; 0: a minute or a day, by Dimension
+	Used      int64            // used part of the limit; 0: not stated
+	Requested int64            // amount that the request asked for; 0: not stated
+	TooLarge  bool             // the request exceeds the whole limit, so that no retry can succeed
+	Message   string           // message of the provider, without keys; "" for OK
 	Why       Reason
 	basis     evidence
-	Scope     limits.Scope // the scope that it claims, if the response does not prove another: see Proven
-	Page      bool         // it is an HTML page
-	Proxy     bool         // see limits.Outcome
+	Scope     limits.Scope // claimed scope of a rejection, if the response does not prove it: see Proven
+	Page      bool         // the response is an HTML page
+	Proxy     bool         // a proxy rejected the request: see limits.Outcome
 
-	Unsupported string // the first of ExchangeConfig.Added that the provider says a request may not have; "": none
+	Unsupported string // first field of ExchangeConfig.Added that the provider rejected; "" if none
 }
 
 // evidence is what a verdict rests on. The zero value is the status, or a header.
@@ -42,7 +42,7 @@ const (
 	byWords           // a sentence, which may quote the request
 )
 
-// Reason says how a verdict was reached.
+// Reason explains how a verdict was reached.
 type Reason struct {
 	Rule  string `json:"rule"`            // Name of the rule; `no error` if none matched.
 	Field string `json:"field,omitempty"` // Part of the response, such as `code`.
@@ -50,7 +50,7 @@ type Reason struct {
 	Also  string `json:"also,omitempty"`  // Second possible meaning.
 }
 
-// String returns the reason as one line.
+// String returns the reason in one line.
 func (r Reason) String() string {
 	s := r.Rule
 	if r.Field != "" {
@@ -65,10 +65,10 @@ func (r Reason) String() string {
 // noError is the rule of what nothing is known of.
 const noError = "no error"
 
-// Recognised reports whether a rule matched. If not, Kind is OK because no known error was found.
+// Recognised reports whether a rule matched. If no rule matched, Kind is OK.
 func (v Verdict) Recognised() bool { return v.Kind != sluice.OK || v.Why.Rule != noError }
 
-// Pause returns how long to send nothing: what the provider asks for, unless that is not to be believed.
+// Pause returns the time in which no request should be sent: Probe if it is above 0, and Wait otherwise.
 func (v Verdict) Pause() time.Duration {
 	if v.Probe > 0 {
 		return v.Probe
@@ -76,15 +76,15 @@ func (v Verdict) Pause() time.Duration {
 	return v.Wait
 }
 
-// Error is the error of an Outcome that a provider's answer led to. Use errors.As to reach it.
+// Error is the Outcome.Err of an attempt if the provider's response was an error. Use errors.As to find it.
 type Error struct {
-	Provider  string // its name
-	Status    int    // of HTTP; 200 for an error inside a good answer or a stream
-	RequestID string
+	Provider  string // name of the provider
+	Status    int    // HTTP status; 200 for an error inside a successful response or a stream
+	RequestID string // request ID in the response header
 	Verdict
 }
 
-// Error says what the provider answered, in one line.
+// Error returns the provider's name, the status, the kind and the message in one line.
 func (e *Error) Error() string {
 	msg := e.Message
 	if msg == "" {
@@ -100,7 +100,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %d %s: %s", name, e.Status, e.Kind, msg)
 }
 
-// Source names the part of the response from which its kind was read, such as "code".
+// Source returns the part of the response that determined the kind, such as "code".
 func (e *Error) Source() string { return e.Why.Field }
 
 // without returns the verdict with a run's own key struck out of its texts.
@@ -142,7 +142,8 @@ func (v *Verdict) proven(status int) sluice.Kind {
 	return v.Kind
 }
 
-// Proven returns the verdict that a response of an HTTP status proves. Its Scope is the claimed one if none is proven.
+// Proven returns the verdict that a response of an HTTP status proves. If the response does not prove the claimed Kind, Proven corrects
+// Kind, and sets Scope to the claimed scope.
 func (v Verdict) Proven(status int) Verdict {
 	claimed := v.Kind
 	if v.Kind = v.proven(status); v.Kind == claimed {
@@ -154,10 +155,10 @@ func (v Verdict) Proven(status int) Verdict {
 	return v
 }
 
-// About returns what the rejection is about.
+// About returns the scope of the rejection.
 func (v Verdict) About() limits.Scope { return scopes[v.Kind] }
 
-// Outcome returns the verdict as the outcome of an attempt: of an answer of that status by p.
+// Outcome returns the outcome of an attempt whose response, of an HTTP status from p, has this verdict.
 func (v Verdict) Outcome(p Provider, status int, requestID string) sluice.Outcome {
 	v = v.Proven(status)
 	o := sluice.Outcome{

@@ -155,7 +155,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"providers:\n  - name: x\n    tiers:\n      - {tier: a, rpm: many}\n", `f.yaml:4: providers[0].tiers[0].rpm: want a whole number`},
 		{"providers:\n  - name: x\n    tiers:\n      - {tier: a, rpm: 1.5}\n", `f.yaml:4: providers[0].tiers[0].rpm: want a whole number`},
 		{"providers:\n  - name: x\n    key_optional: perhaps\n", `f.yaml:3: providers[0].key_optional: want true or false`},
-		{"providers:\n  - name: x\n    untrusted_waits: [{wait: long, probe: 1m}]\n", `f.yaml:3: providers[0].untrusted_waits[0].wait: "long" is not a time`},
+		{"providers:\n  - name: x\n    untrusted_waits: [{wait: long, probe: 1m}]\n", `f.yaml:3: providers[0].untrusted_waits[0].wait: "long" is not a duration`},
 		{"providers: openai\n", `f.yaml:1: providers: want a list`},
 		{"providers:\n  house: {}\n", `f.yaml:2: providers: want a list`},
 		{"providers:\n  - house\n", `f.yaml:2: providers[0]: want fields`},

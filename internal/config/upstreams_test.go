@@ -46,7 +46,7 @@ func TestWrongUpstreamsAreNamedByLineAndField(t *testing.T) {
 	for text, want := range map[string]string{
 		"- {name: a}":                                                     "x:2: upstreams[0].provider: is missing: use one of openai,",
 		"- {provider: opnai}":                                             `x:2: upstreams[0].provider: unknown provider "opnai" (did you mean openai?)`,
-		"- provider: openai\n  base_url: ftp://a":                         "x:3: upstreams[0].base_url: this is not an http or https address",
+		"- provider: openai\n  base_url: ftp://a":                         "x:3: upstreams[0].base_url: this is not an http or https URL",
 		"- provider: openai\n  base_url: https://u:p@a/v1":                "x:3: this looks like an API key",
 		"- provider: azure\n  models: [a]":                                "x:2: upstreams[0].base_url: provider azure-openai has no default address",
 		"- provider: openrouter":                                          "x:2: upstreams[0].models: no model is recognised as one of openrouter",
