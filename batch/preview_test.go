@@ -92,7 +92,7 @@ func TestLookSaysWhatARunWouldDo(t *testing.T) {
 	}
 	for name, c := range map[string]func(*batch.Config){
 		"line 2: ":                      func(c *batch.Config) { c.Input = writeInput(t, "in", chats(1)+"{\n") },
-		"differs from the recorded one": func(c *batch.Config) { f.input(t, strings.ReplaceAll(text, "What", "Who")) },
+		"differs from the recorded item": func(c *batch.Config) { f.input(t, strings.ReplaceAll(text, "What", "Who")) },
 		"none of them is for an item of": func(c *batch.Config) { c.Input = writeInput(t, "in", chat(77)) },
 		"is the same file as the input":                  func(c *batch.Config) { c.Output = c.Input },
 		"is not a regular file":         func(c *batch.Config) { c.Output = t.TempDir() },

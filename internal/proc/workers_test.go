@@ -241,7 +241,7 @@ func TestAnItemThatEndsThreeWorkersIsQuarantined(t *testing.T) {
 		}
 	}
 	for range 2 { // and it stays there
-		q := want[*proc.QuarantinedError](t, callErr(t, ws, item("poison")), `item "poison" is quarantined after the failure of 3 workers; 1: worker ended`)
+		q := want[*proc.QuarantinedError](t, callErr(t, ws, item("poison")), `item "poison" is quarantined after the failure of 3 workers; 1: the worker exited`)
 		if _, ok := errors.AsType[*proc.WorkerDiedError](error(q)); !ok || len(q.Causes) != 3 {
 			t.Errorf("causes %v", q.Causes)
 		}

@@ -74,7 +74,7 @@ func TestRowsOfATableThatAreWrong(t *testing.T) {
 		bad[r.Line] = r.Bad
 	}
 	want := map[int]string{
-		2: "", 3: "the row has 1 field, but the header has 2", 4: "", 7: "3 fields, and the header names 2", 8: "prompt is not valid UTF-8", 9: "",
+		2: "", 3: "the row has 1 field, but the header has 2", 4: "", 7: "the row has 3 fields, but the header has 2", 8: "prompt is not valid UTF-8", 9: "",
 	}
 	if d := cmp.Diff(want, bad); d != "" {
 		t.Errorf("-want +got\n%s", d)
