@@ -189,7 +189,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"limits: [\n", `f.yaml:1: `},
 		{"limits:\n  rpm: &a 1\n  tpm: *a\n", `f.yaml:2: anchors and references`},
 		{"limits:\n  rpm: !!int 1\n", `f.yaml:2: tags`},
-		{"limits: {rpm: 1}\n---\nlimits: {rpm: 2}\n", `f.yaml:3: a second document`},
+		{"limits: {rpm: 1}\n---\nlimits: {rpm: 2}\n", `f.yaml:3: the file contains a second document`},
 		{"limits: " + strings.Repeat("[", 30) + strings.Repeat("]", 30), `f.yaml:1: is nested too deeply`},
 		{"- - - - - - - - - - - - - - a\n", `f.yaml:1: is nested too deeply`},
 		{"\xff\xfe", `f.yaml: is not UTF-8`},

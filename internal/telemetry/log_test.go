@@ -296,7 +296,7 @@ func TestALineThatIsNoEventIsNamed(t *testing.T) {
 	const good = `{"event":"slot_acquired","at":"2026-11-21T12:00:00Z","active":1,"max":8,"waiting":0}` + "\n"
 	for text, word := range map[string]string{
 		good + "nonsense\n": "events line 2: not a JSON",
-		"\n" + good + `{"at":"2026-11-21T12:00:00Z"}` + "\n":  `events line 3: no event`,
+		"\n" + good + `{"at":"2026-11-21T12:00:00Z"}` + "\n":  `events line 3: not an event`,
 		`{"event":"throttled","kind":"nice"}` + "\n":          `events line 1: kind: unknown kind "nice"`,
 		`{"event":"throttled","at":"yesterday"}` + "\n":       "line 1: at: not an RFC 3339",
 		`{"event":"throttled","wait_ms":-1}` + "\n":           "line 1: wait_ms: not a time",
