@@ -102,7 +102,7 @@ func (cfg *Config) checkVia() error {
 	case cfg.Via == ViaAuto && !cfg.Budget.Deadline.IsZero() && cfg.Batches.LiveTime == nil && !cfg.Batches.Cancel:
 		return &ConfigError{Field: "Batches", Err: errors.New("LiveTime is missing: auto needs LiveTime to meet the deadline")}
 	case min(cfg.Batches.Poll, cfg.Batches.Grace) < 0:
-		return &ConfigError{Field: "Batches", Err: errors.New("Poll or Grace is negative")}
+		return &ConfigError{Field: "Batches", Err: errors.New("a negative Poll or Grace is not allowed")}
 	}
 	return nil
 }

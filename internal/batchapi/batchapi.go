@@ -62,7 +62,7 @@ type API interface {
 var (
 	ErrUnknown = errors.New("the provider does not know this batch") // with this key
 	ErrGone    = errors.New("the provider deleted the results")
-	ErrNone    = errors.New("Sluice does not support a Batch API of this provider")
+	ErrNone    = errors.New("this provider has no Batch API that Sluice supports")
 )
 
 // Bounds are what one batch may hold at most. 0 is not known.

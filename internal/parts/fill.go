@@ -31,7 +31,7 @@ type filling struct {
 func (d *Desk) Add(account string, m Member, r *batchapi.Request) (*Part, error) {
 	a := d.accounts[account]
 	if a == nil {
-		return nil, fmt.Errorf("Sluice does not support a Batch API of %q", account)
+		return nil, fmt.Errorf("%q has no Batch API that Sluice supports", account)
 	}
 	b := a.api.Bounds()
 	if len(b.Endpoints) > 0 && !slices.Contains(b.Endpoints, r.Endpoint) {
