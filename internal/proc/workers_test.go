@@ -366,7 +366,7 @@ func TestAWorkerThatEndsWhileIdleIsReplaced(t *testing.T) {
 		awaitNone(t, ws)
 	}
 	_ = ws.Close() // which waits for what is told of them
-	if n := strings.Count(log.String(), "an answer when no item") + strings.Count(log.String(), "not a JSON object"); n != 2 {
+	if n := strings.Count(log.String(), "a result while it had no item") + strings.Count(log.String(), "not a JSON object"); n != 2 {
 		t.Errorf("log %s", log.String())
 	}
 }
