@@ -89,7 +89,7 @@ func (b *Batch) honour(s *sluice.Scheduler) {
 			o.Until, o.Wait = limit.Until, 0 // no longer than stated
 		}
 		if err := s.PauseLane(limit.Lane, o); err != nil {
-			b.log.Warn("the pause of an earlier run is not waited for", "error", err)
+			b.log.Warn("the rate-limit pause of an earlier run could not be restored", "error", err)
 		}
 	}
 }

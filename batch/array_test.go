@@ -42,9 +42,9 @@ func TestAJSONArrayIsReadAsItems(t *testing.T) {
 
 func TestABadItemOfAnArrayIsNamed(t *testing.T) {
 	for text, want := range map[string]string{
-		"[{\"prompt\":\"x\"},\n\n{\"prompt\":1}]":                                           " line 3, item 2: prompt is not a text",
+		"[{\"prompt\":\"x\"},\n\n{\"prompt\":1}]":                                           " line 3, item 2: prompt is not a string",
 		"[{\"custom_id\":\"a\",\"prompt\":\"x\"},\n{\"custom_id\":\"a\",\"prompt\":\"y\"}]": ` line 2, item 2: custom_id "a" is also in item 1`,
-		"[{\"prompt\":\"x\"},\n5]":                                                          " line 2, item 2: 5 is neither an object nor a text",
+		"[{\"prompt\":\"x\"},\n5]":                                                          " line 2, item 2: 5 is neither an object nor a string",
 		"[{\"prompt\":\"x\"},\n{\"prompt\":]":                                               " line 2, item 2: broken JSON",
 	} {
 		f, rt := newFiles(t, text), &stub{}

@@ -87,15 +87,15 @@ func (f *viaFeed) choose() error {
 	log := f.batch.log
 	switch {
 	case n == o.requests:
-		log.Warn("all items are sent live: batches cannot end before the deadline",
+		log.Warn("all items are sent live, because no batch can finish before the deadline",
 			"requests", n, "deadline_in", o.left.Round(time.Second), "live_takes", o.liveTime(n).Round(time.Second))
 		return f.turnLive()
 	case n > 0:
-		log.Warn("live requests cannot finish all items before the deadline: batches do the rest and may end later",
+		log.Warn("live requests cannot finish all items before the deadline: the remaining items go into batches, which may finish later",
 			"live", n, "by_batch", o.requests-n, "deadline_in", o.left.Round(time.Second))
 		f.live = n
 	case o.window() < leastWindow:
-		log.Warn("all items go into batches, which may end after the deadline: no live request can finish before it", "requests", o.requests)
+		log.Warn("all items go into batches, because no live request can finish before the deadline: the batches may finish later", "requests", o.requests)
 	default:
 		f.watches = true
 		log.Info("all items go into batches; items without a result in time are sent live",
@@ -128,7 +128,7 @@ func (f *viaFeed) look() error {
 	if !ok || !o.due() {
 		return nil
 	}
-	f.batch.log.Warn("batches are cancelled, and their remaining items are sent live: they need the time up to the deadline",
+	f.batch.log.Warn("the pending batches are cancelled, and their remaining items are sent live to finish before the deadline",
 		"requests", o.requests, "deadline_in", o.left.Round(time.Second), "live_takes", o.liveTime(o.requests).Round(time.Second))
 	return f.turnLive()
 }

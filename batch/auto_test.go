@@ -28,7 +28,7 @@ func TestAutoCallsLiveAtOnceWhatBatchesHaveNoTimeFor(t *testing.T) {
 		{"just enough for live calls", 110 * time.Second, 100, 100},
 		{"more than live calls can do", 55 * time.Second, 100, 50},
 		{"nothing can be done", 0, 100, 0},
-		{"the deadline is past", -time.Hour, 100, 0},
+		{"the deadline has passed", -time.Hour, 100, 0},
 		{"nothing to do", time.Hour, 0, 0},
 		{"one that cannot be done", time.Second, 1, 0},
 	} {

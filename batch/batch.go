@@ -272,7 +272,7 @@ func (b *Batch) prepare() error {
 		}
 	}
 	if in.bare == 0 && in.file != nil && (b.cfg.System != "" || b.cfg.MaxTokens > 0 || len(b.cfg.Set) > 0) {
-		b.log.Warn("system, max-tokens and set complete bare prompts, and the input has none")
+		b.log.Warn("system, max-tokens and set have no effect: they apply only to items with a prompt, and the input contains none")
 	}
 	runner, err := work.New(work.Config{
 		Feed:        b.feed,
@@ -340,7 +340,7 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 		}
 	}
 	if left := b.Left() - rep.Done - rep.Failed; err == nil && left > 0 && !called {
-		err = fmt.Errorf("batch: %d items have no result, without an error: this is a defect of Sluice; run the same command again to retry them", left)
+		err = fmt.Errorf("batch: %d items have neither a result nor an error because of a bug in Sluice: run the same command again to retry them", left)
 	}
 	return b.report(rep), err
 }

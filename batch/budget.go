@@ -40,7 +40,7 @@ type Budget struct {
 func (b *Budget) check(price bool) error {
 	switch {
 	case !(b.Cost >= 0) || math.IsInf(b.Cost*spend.Dollar, 0):
-		return fmt.Errorf("cost of %v is no sum of money", b.Cost)
+		return fmt.Errorf("the cost %v is not an amount of money", b.Cost)
 	case b.Cost > 0 && !price:
 		return errors.New("cost needs Config.Price")
 	case b.Tokens < 0:
@@ -48,7 +48,7 @@ func (b *Budget) check(price bool) error {
 	case b.Failures < 0:
 		return errors.New("failures are negative")
 	case !(b.FailedShare >= 0 && b.FailedShare < 1):
-		return fmt.Errorf("failed share of %v is not below 1", b.FailedShare)
+		return fmt.Errorf("the failed share %v is not at least 0 and below 1", b.FailedShare)
 	case b.Attempts < 0:
 		return errors.New("attempts are negative")
 	}
@@ -87,9 +87,9 @@ func (u Used) String() string {
 	case "items":
 		return fmt.Sprintf("reached the maximum of %s", prose.Count(int(u.Limit), "failed item")) // open requests can fail after that
 	case "share":
-		return fmt.Sprintf("%s of the finished items failed, of at most %s", percent(u.Used), percent(u.Limit))
+		return fmt.Sprintf("%s of the finished items failed; the maximum is %s", percent(u.Used), percent(u.Limit))
 	}
-	return "the deadline is past"
+	return "the deadline has passed"
 }
 
 // BudgetError stops a run whose Budget is spent.
@@ -112,9 +112,9 @@ func (e *BudgetError) Error() string {
 	case e.Next == 0:
 		return e.Used.String()
 	case e.Alone():
-		return fmt.Sprintf("%s, and item %q alone may take %s", e.Used, e.ID, next)
+		return fmt.Sprintf("%s, and item %q alone may use %s", e.Used, e.ID, next)
 	}
-	return fmt.Sprintf("%s, and the next call may take %s", e.Used, next)
+	return fmt.Sprintf("%s, and the next request may use %s", e.Used, next)
 }
 
 func percent(share float64) string { return strconv.FormatFloat(share*100, 'g', 3, 64) + " %" }

@@ -215,7 +215,7 @@ func TestACallAboveTheWholeBudgetSaysSo(t *testing.T) {
 	cfg.Budget.Tokens = 1000
 	_, err := run(t, cfg)
 	spent, ok := errors.AsType[*batch.BudgetError](err)
-	if !ok || !spent.Alone() || spent.Used.Used != 0 || !strings.Contains(err.Error(), `item "`+spent.ID+`" alone may take 4,`) {
+	if !ok || !spent.Alone() || spent.Used.Used != 0 || !strings.Contains(err.Error(), `item "`+spent.ID+`" alone may use 4,`) {
 		t.Errorf("error %v", err)
 	}
 	if state, err := work.LoadState(work.StatePath(f.out)); err != nil || state.Status != work.Stopped || !strings.Contains(state.Reason, "of 1,000 tokens") {

@@ -101,8 +101,8 @@ func (c *cache) checkVersion() (known bool, err error) {
 		case err == nil && string(b) == cacheVersion:
 			return true, nil
 		case err == nil && strings.HasPrefix(string(b), "sluice cache "):
-			return false, &CacheError{c.dir, fmt.Sprintf("is a cache of version %s, and this program's is 1", clip(bytes.TrimSpace(b[len("sluice cache "):]))),
-				"set --cache to another directory, or remove that one, which contains only copies of results"}
+			return false, &CacheError{c.dir, fmt.Sprintf("is a cache of version %s, but this program reads version 1", clip(bytes.TrimSpace(b[len("sluice cache "):]))),
+				"set --cache to another directory, or remove this cache, which contains only copies of results"}
 		case err == nil:
 			return false, c.foreign()
 		case !errors.Is(err, fs.ErrNotExist):
@@ -126,7 +126,7 @@ func (c *cache) checkVersion() (known bool, err error) {
 }
 
 func (c *cache) foreign() error {
-	return &CacheError{c.dir, "contains other files than a cache", "set --cache to an empty or new directory"}
+	return &CacheError{c.dir, "contains files that do not belong to a cache", "set --cache to an empty or new directory"}
 }
 
 // sweep removes what killed processes left half written. Nobody writes for an hour.
@@ -176,7 +176,7 @@ func (c *cache) load(key string) (work.Result, bool) {
 		e, body, err = parseEntry(b)
 	}
 	if err == nil && e.Key != key {
-		err = errors.New("the answer to another request")
+		err = errors.New("the file belongs to another request")
 	}
 	if err != nil {
 		c.spoilt(path, err)
@@ -187,7 +187,7 @@ func (c *cache) load(key string) (work.Result, bool) {
 
 var (
 	errDamaged  = errors.New("damaged")
-	errNotPlain = errors.New("no plain file, or too long")
+	errNotPlain = errors.New("not a regular file, or too large")
 )
 
 // readPlain reads a file of that size at most. Whoever can write to the directory may have put a pipe or a device there,
@@ -231,7 +231,7 @@ func parseEntry(b []byte) (e entry, body []byte, err error) {
 // spoilt says once that an entry cannot be read. Its request is called, and the entry replaced.
 func (c *cache) spoilt(path string, err error) {
 	c.damaged.Do(func() {
-		c.log.Warn("an answer in the cache cannot be used, and is called again", "file", path, "error", err)
+		c.log.Warn("a cached response cannot be read: the request is sent again", "file", path, "error", err)
 	})
 }
 
@@ -250,7 +250,7 @@ func (c *cache) store(key string, r *work.Result) {
 		err = c.write(entryName(key), append(text, r.Payload...))
 	}
 	if err != nil {
-		c.unwelcome.Do(func() { c.log.Warn("answers cannot be kept in the cache", "error", err) })
+		c.unwelcome.Do(func() { c.log.Warn("responses cannot be saved in the cache", "error", err) })
 	}
 }
 

@@ -185,7 +185,7 @@ func TestACacheThatCannotBeWrittenIsSaidOnce(t *testing.T) {
 		_ = os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02x", i)), nil, 0o600)
 	}
 	rep, calls, said := cachedRun(t, f, dir, nil)
-	if rep.Done != 12 || rep.Cached != 1 || calls != 11 || strings.Count(said, "cannot be kept") != 1 {
+	if rep.Done != 12 || rep.Cached != 1 || calls != 11 || strings.Count(said, "cannot be saved") != 1 {
 		t.Errorf("%+v, %d calls, said %q", rep, calls, said)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, ".tmp-*")); len(left) > 0 {

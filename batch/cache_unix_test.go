@@ -29,7 +29,7 @@ func TestAPipeInACacheIsNoAnswer(t *testing.T) {
 	}
 	pipe(entries(t, dir)[0])
 	within(t, func() {
-		if rep, calls, said := cachedRun(t, f, dir, nil); calls != 1 || rep.Cached != 2 || !strings.Contains(said, "no plain file") {
+		if rep, calls, said := cachedRun(t, f, dir, nil); calls != 1 || rep.Cached != 2 || !strings.Contains(said, "not a regular file") {
 			t.Errorf("%d calls, %+v, said %q", calls, rep, said)
 		}
 	})

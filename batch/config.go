@@ -59,7 +59,7 @@ func (cfg *Config) check() (fill, error) {
 
 func (cfg *Config) checkChanged() error {
 	if cfg.Changed == ChangedRedo && cfg.Input == "-" {
-		return &ConfigError{"Changed", errors.New("redo needs an input file: standard input is not known before it is run")}
+		return &ConfigError{"Changed", errors.New("redo needs an input file: standard input cannot be read in advance")}
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func settable(name string, all map[string]json.RawMessage) error {
 			continue
 		}
 		if i == 0 || name[i-1] == '.' {
-			return fmt.Errorf("%q is not a path to a member", name)
+			return fmt.Errorf("%q is not the path of a field", name)
 		}
 		if _, whole := all[name[:i]]; whole && i < len(name) {
 			return fmt.Errorf("%s and %s cannot both be set", name[:i], name)

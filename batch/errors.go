@@ -30,7 +30,7 @@ type OtherInputError struct {
 
 // Error says that the two do not belong together.
 func (e *OtherInputError) Error() string {
-	return fmt.Sprintf("%s has %d results, and none of them is for a line of %s", e.Output, e.Lines, e.Input)
+	return fmt.Sprintf("%s contains %d results, but none of them is for an item of %s", e.Output, e.Lines, e.Input)
 }
 
 // Hint says what can be done.
@@ -57,7 +57,7 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 func (e *UnreachableError) Hint() string {
 	what, kept := "check the base URL and the network", "nothing was recorded"
 	if outOfFiles(e.Err) {
-		what = "allow the process more open files, with ulimit -n, or fewer calls at once"
+		what = "raise the limit of open files with ulimit -n, or lower --concurrency"
 	}
 	if e.Recorded > 0 {
 		kept = "the recorded results are kept"
@@ -87,5 +87,5 @@ func inputFault(err error) error {
 
 var (
 	errMissing = errors.New("is missing")
-	errUnknown = errors.New("is none of its values")
+	errUnknown = errors.New("is not one of the allowed values")
 )

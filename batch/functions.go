@@ -33,7 +33,7 @@ func toJSON(v any) (string, error) {
 // truncate returns the first n characters.
 func truncate(n int, v any) (string, error) {
 	if n < 0 {
-		return "", fmt.Errorf("truncate to %d characters", n)
+		return "", fmt.Errorf("truncate: the length %d is negative", n)
 	}
 	text := template.Text(v)
 	if len(text) <= n {

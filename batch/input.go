@@ -74,11 +74,11 @@ func needsPrompt(columns []string) *problem {
 	for _, name := range columns[:min(most, len(columns))] {
 		quoted = append(quoted, clip(fmt.Appendf(nil, "%q", name)))
 	}
-	text := "no column prompt among " + strings.Join(quoted, ", ")
+	text := "the table has no column named prompt, only " + strings.Join(quoted, ", ")
 	if more := len(columns) - most; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return &problem{Text: text, Hint: "name a column prompt, or make prompts of other columns with --template"}
+	return &problem{Text: text, Hint: "rename a column to prompt, or build prompts from other columns with --template"}
 }
 
 func (in *input) close() {
@@ -90,7 +90,7 @@ func (in *input) close() {
 // differsFrom refuses an output that is the input.
 func (in *input) differsFrom(output string) error {
 	if in.file != nil && in.file.Is(output) {
-		return &ConfigError{Field: "Output", Err: errors.New("is the input")}
+		return &ConfigError{Field: "Output", Err: errors.New("is the same file as the input")}
 	}
 	return nil
 }
@@ -141,8 +141,8 @@ func (in *input) read(r rows.Row) (request, *problem) {
 	rq, bad := in.parser.parse(&r)
 	if size := len(rq.body) + len(rq.id) + len(rq.model); bad == nil && in.cfg.Remote != nil && size > MaxTaskBytes {
 		bad = &problem{
-			Text: fmt.Sprintf("the request has %.1f MB, and workers are handed at most %d", float64(size)/1e6, MaxTaskBytes/1_000_000),
-			Hint: "make it shorter, or run the input without --distribute",
+			Text: fmt.Sprintf("the request has %.1f MB, but the maximum for workers is %d MB", float64(size)/1e6, MaxTaskBytes/1_000_000),
+			Hint: "shorten the request, or run without --distribute",
 		}
 	}
 	return rq, bad

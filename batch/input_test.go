@@ -116,17 +116,17 @@ func TestBadLinesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		{"no body", `{"url":"/v1/responses"}`, "body is missing"},
 		{"a body that is no object", `{"url":"/v1/responses","body":[]}`, "body is not an object"},
 		{"no params", `{"params":"x"}`, "params is not an object"},
-		{"body and params", `{"params":{"model":"m"},"body":{"model":"m"}}`, "both body and params"},
+		{"body and params", `{"params":{"model":"m"},"body":{"model":"m"}}`, "the item has both body and params"},
 		{"no model", `{"url":"/v1/responses","body":{"input":"x"}}`, "model is missing"},
-		{"a model beside the body", `{"url":"/v1/responses","model":"m","body":{"input":"x"}}`, `the model "m" stands beside body`},
-		{"a model beside params", `{"params":{"messages":[]},"model":"m"}`, `the model "m" stands beside params`},
+		{"a model beside the body", `{"url":"/v1/responses","model":"m","body":{"input":"x"}}`, `the field model ("m") is outside of body`},
+		{"a model beside params", `{"params":{"messages":[]},"model":"m"}`, `the field model ("m") is outside of params`},
 		{"a model that is no name", `{"model":4,"messages":[]}`, "model is 4"},
 		{"an empty model", `{"model":"","messages":[]}`, `model is ""`},
-		{"only a model", `{"model":"m"}`, "neither messages, input nor contents"},
-		{"nothing known", `{"question":"x"}`, "no form of request"},
-		{"an array", `[1]`, "neither a JSON object nor plain text with a model"},
-		{"plain text without a model", `hello`, "plain text with a model"},
-		{"a prompt that is no text", `{"prompt":["x"],"model":"m"}`, "prompt is not a text"},
+		{"only a model", `{"model":"m"}`, "no messages, input or contents"},
+		{"nothing known", `{"question":"x"}`, "contains no request"},
+		{"an array", `[1]`, "the line is not a JSON object, and no model is configured for plain text"},
+		{"plain text without a model", `hello`, "no model is configured for plain text"},
+		{"a prompt that is no text", `{"prompt":["x"],"model":"m"}`, "prompt is not a string"},
 		{"an empty id", `{"custom_id":"","model":"m","messages":[]}`, `custom_id is ""`},
 		{"an id that is no text", `{"custom_id":{},"model":"m","messages":[]}`, "custom_id is {}"},
 		{"an id twice", `{"custom_id":"good","model":"n","messages":[]}`, `custom_id "good" is also in line 1`},
@@ -192,7 +192,7 @@ func TestModelOfNoKnownProvider(t *testing.T) {
 	}
 	f.input(t, `{"custom_id":"a","url":"/v1/chat/completions","body":{"model":"claude-3","messages":[]}}`)
 	cfg.BaseURL, cfg.Output = "", f.out+"2"
-	if _, err := run(t, cfg); err == nil || !strings.Contains(err.Error(), "anthropic does not have /v1/chat/completions") {
+	if _, err := run(t, cfg); err == nil || !strings.Contains(err.Error(), "anthropic does not support the endpoint /v1/chat/completions") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -395,11 +395,11 @@ func TestModelsAreRecognisedByTheGivenRegistry(t *testing.T) {
 
 func TestAnUnknownModelIsAnsweredWithWhatMayBeMeant(t *testing.T) {
 	for line, want := range map[string][2]string{
-		`{"model":"gtp-4o","messages":[]}`:             {`the provider of model "gtp-4o" is unknown: ids begin with gpt-`, "--provider"},
+		`{"model":"gtp-4o","messages":[]}`:             {`the provider of model "gtp-4o" is unknown: similar model ids begin with gpt-`, "--provider"},
 		`{"model":"meta-llama/Llama-3","messages":[]}`: {`the provider of model "meta-llama/Llama-3" is unknown`, "several hosts"},
 		`{"model":"sim-small","messages":[]}`:          {`the provider of model "sim-small" is unknown`, "--provider sim"},
 		`{"model":"something-else","messages":[]}`:     {`the provider of model "something-else" is unknown`, "--base-url"},
-		`{"model":"gemini-2.5-flash","messages":[]}`:   {"gemini does not have /v1/chat/completions", "openai-compatible"},
+		`{"model":"gemini-2.5-flash","messages":[]}`:   {"gemini does not support the endpoint /v1/chat/completions", "openai-compatible"},
 	} {
 		cfg := newFiles(t, line).config(t, &stub{})
 		cfg.Provider = provider.Provider{}

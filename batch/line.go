@@ -127,9 +127,9 @@ func (p *parser) request(line []byte, number int, text bool) (request, *problem)
 	case isPrompt:
 		bad = p.prompt(&rq, line)
 	case m.params != nil && m.body != nil:
-		bad = &problem{Text: "both body and params"}
+		bad = &problem{Text: "the item has both body and params"}
 	case m.request != nil && (m.body != nil || m.params != nil):
-		bad = &problem{Text: "a request beside body or params"}
+		bad = &problem{Text: "the item has request in addition to body or params"}
 	case m.params != nil:
 		bad = p.anthropic(&rq)
 	case m.body != nil || m.url != nil || m.method != nil:
@@ -142,8 +142,8 @@ func (p *parser) request(line []byte, number int, text bool) (request, *problem)
 		bad = p.bare(&rq, line)
 	default:
 		bad = &problem{
-			Text: "no form of request: neither body, params, request, messages, input, contents nor prompt",
-			Hint: `the simplest line is {"prompt": "…"}; --template makes prompts of other fields`,
+			Text: "the item contains no request: it has no body, params, request, messages, input, contents or prompt",
+			Hint: `write the item as {"prompt": "…"}, or build prompts from other fields with --template`,
 		}
 	}
 	return rq, bad
@@ -243,17 +243,17 @@ func (p *parser) id(name string, raw []byte, number int) ([]byte, *problem) {
 	case raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9':
 		return raw, nil
 	}
-	return nil, &problem{Text: fmt.Sprintf("%s is %s", name, clip(raw)), Hint: name + " must be a text that is not empty"}
+	return nil, &problem{Text: fmt.Sprintf("%s is %s", name, clip(raw)), Hint: name + " must be a string that is not empty"}
 }
 
 // openAI reads a line of an OpenAI batch file.
 func (p *parser) openAI(rq *request) *problem {
 	m := &p.members
 	if m.method != nil && string(m.method) != `"POST"` {
-		return &problem{Text: fmt.Sprintf("method is %s, want \"POST\"", clip(m.method))}
+		return &problem{Text: fmt.Sprintf("the method is %s, but must be \"POST\"", clip(m.method))}
 	}
 	if m.url == nil || m.url[0] != '"' {
-		return &problem{Text: "url is missing", Hint: "such as /v1/chat/completions"}
+		return &problem{Text: "url is missing", Hint: "set url, for example to /v1/chat/completions"}
 	}
 	var err error
 	if rq.endpoint, rq.model, err = provider.ParseEndpoint(string(jsonscan.Unquote(m.url))); err != nil {
@@ -294,7 +294,7 @@ func (p *parser) whole(rq *request, name string, body []byte) *problem {
 		return &problem{Text: name + " is not an object"}
 	}
 	if beside := p.members.model; beside != nil && p.body.model == nil && rq.model == "" {
-		return &problem{Text: fmt.Sprintf("the model %s stands beside %s", clip(beside), name), Hint: "it belongs into " + name}
+		return &problem{Text: fmt.Sprintf("the field model (%s) is outside of %s", clip(beside), name), Hint: "move model into " + name}
 	}
 	if bad := p.model(rq, p.body.model); bad != nil {
 		return bad
@@ -310,7 +310,7 @@ func (p *parser) whole(rq *request, name string, body []byte) *problem {
 func (p *parser) bare(rq *request, line []byte) *problem {
 	m := &p.members
 	if m.messages == nil && m.input == nil && m.contents == nil && m.content == nil {
-		return &problem{Text: "the request has a model, but neither messages, input nor contents"}
+		return &problem{Text: "the request has a model, but no messages, input or contents"}
 	}
 	if bad := p.model(rq, m.model); bad != nil {
 		return bad
@@ -371,7 +371,7 @@ func (p *parser) model(rq *request, raw []byte) *problem {
 	switch {
 	case rq.model != "": // the url's, or the line's
 		if raw != nil && (raw[0] != '"' || strings.TrimPrefix(string(jsonscan.Unquote(raw)), "models/") != rq.model) {
-			return &problem{Text: fmt.Sprintf("two models are named: %q, and in the body %s", rq.model, clip(raw))}
+			return &problem{Text: fmt.Sprintf("the line names two models: %q, and %s in the body", rq.model, clip(raw))}
 		}
 		rq.model = p.name([]byte(rq.model))
 	case raw == nil && p.fill.model != "":
@@ -379,7 +379,7 @@ func (p *parser) model(rq *request, raw []byte) *problem {
 	case raw == nil:
 		return &problem{Text: "the model is missing", Hint: "set --model for the lines without a model"}
 	case raw[0] != '"' || len(raw) == 2:
-		return &problem{Text: fmt.Sprintf("model is %s, want a name", clip(raw))}
+		return &problem{Text: fmt.Sprintf("model is %s, but must be a name", clip(raw))}
 	default:
 		rq.model = p.name(jsonscan.Unquote(raw))
 	}
@@ -434,7 +434,7 @@ func (p *parser) unrecognised(model string) *problem {
 	if strings.HasPrefix(model, "sim-") {
 		bad.Hint = "add --provider sim, or use a model of your provider"
 	} else if near := p.fill.registry.SuggestModel(model); len(near) > 0 {
-		bad.Text += ": ids begin with " + strings.Join(near, " or ")
+		bad.Text += ": similar model ids begin with " + strings.Join(near, " or ")
 	} else if strings.Contains(model, "/") {
 		bad.Hint += ", because several hosts serve this model"
 	}
@@ -444,11 +444,11 @@ func (p *parser) unrecognised(model string) *problem {
 // fits refuses a request in the form of one well-known provider for another, and a model that is none for its path.
 func (p *parser) fits(rq *request) *problem {
 	if p.fill.upstreams != nil && !p.fill.upstreams.Serves(rq.model, rq.endpoint) {
-		return &problem{Text: fmt.Sprintf("no upstream that serves %s has %s", clip([]byte(rq.model)), rq.endpoint),
-			Hint: "such a line needs an upstream of its own form"}
+		return &problem{Text: fmt.Sprintf("no upstream of model %s supports the endpoint %s", clip([]byte(rq.model)), rq.endpoint),
+			Hint: "add an upstream that supports this endpoint"}
 	}
 	if p.fill.upstreams == nil && !rq.provider.Has(rq.endpoint) {
-		return &problem{Text: fmt.Sprintf("%s does not have %s", rq.provider.Name, rq.endpoint),
+		return &problem{Text: fmt.Sprintf("%s does not support the endpoint %s", rq.provider.Name, rq.endpoint),
 			Hint: "set --provider openai-compatible and --base-url for an OpenAI-compatible server"}
 	}
 	if rq.endpoint.ModelInPath() {

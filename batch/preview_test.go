@@ -91,11 +91,11 @@ func TestLookSaysWhatARunWouldDo(t *testing.T) {
 		t.Error("the output was changed")
 	}
 	for name, c := range map[string]func(*batch.Config){
-		"line 2: ":                      func(c *batch.Config) { c.Input = writeInput(t, "in", chats(1)+"{\n") },
-		"differs from the recorded one": func(c *batch.Config) { f.input(t, strings.ReplaceAll(text, "What", "Who")) },
-		"none of them is for a line of": func(c *batch.Config) { c.Input = writeInput(t, "in", chat(77)) },
-		"is the input":                  func(c *batch.Config) { c.Output = c.Input },
-		"is not a regular file":         func(c *batch.Config) { c.Output = t.TempDir() },
+		"line 2: ":                       func(c *batch.Config) { c.Input = writeInput(t, "in", chats(1)+"{\n") },
+		"differs from the recorded item": func(c *batch.Config) { f.input(t, strings.ReplaceAll(text, "What", "Who")) },
+		"none of them is for an item of": func(c *batch.Config) { c.Input = writeInput(t, "in", chat(77)) },
+		"is the same file as the input":  func(c *batch.Config) { c.Output = c.Input },
+		"is not a regular file":          func(c *batch.Config) { c.Output = t.TempDir() },
 	} {
 		bad := cfg
 		c(&bad)

@@ -16,8 +16,8 @@ func (p *parser) text(line []byte, number int) (request, *problem) {
 	p.idText = rq.id
 	if p.fill.model == "" {
 		return rq, &problem{
-			Text: "neither a JSON object nor plain text with a model",
-			Hint: "--model makes every line of plain text a prompt",
+			Text: "the line is not a JSON object, and no model is configured for plain text",
+			Hint: "set --model to send each line of plain text as a prompt",
 		}
 	}
 	text := bytes.TrimSpace(line)
@@ -79,7 +79,7 @@ func (p *parser) rendered(rq *request, row, text []byte) *problem {
 func (p *parser) prompt(rq *request, row []byte) *problem {
 	m := &p.members
 	if m.prompt[0] != '"' {
-		return &problem{Text: "prompt is not a text", Hint: "a list of messages is named messages"}
+		return &problem{Text: "prompt is not a string", Hint: "rename prompt to messages if it is a list of messages"}
 	}
 	if bad := p.model(rq, m.model); bad != nil {
 		return bad
@@ -94,7 +94,7 @@ func (p *parser) prompt(rq *request, row []byte) *problem {
 		system = jsonscan.AppendString(nil, p.fill.system)
 	}
 	if system != nil && rq.endpoint != provider.Messages && system[0] != '"' {
-		return &problem{Text: "system is not a text"}
+		return &problem{Text: "system is not a string"}
 	}
 	b := provider.AppendPrompt(p.built[:0], rq.endpoint, rq.model, m.prompt, system)
 	if cap(p.kept) > 1<<20 {

@@ -48,7 +48,7 @@ func (r *recall) Handle(ctx context.Context, item work.Item) (work.Result, error
 func (b *Batch) copyOf(offset int64, item *work.Item) (work.Result, bool) {
 	line, err := b.journal.ReadLine(offset)
 	if err != nil {
-		b.log.Warn("a recorded answer cannot be read again, and its request is called", "error", err)
+		b.log.Warn("a recorded response cannot be read: the request is sent again", "error", err)
 		return work.Result{}, false
 	}
 	rec, ok := parseAnswer(line)

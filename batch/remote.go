@@ -25,7 +25,7 @@ type Remote interface {
 }
 
 // ErrWithdrawn is the error of a call that was taken back before anybody began it.
-var ErrWithdrawn = errors.New("the call was taken back")
+var ErrWithdrawn = errors.New("the request was withdrawn")
 
 // The bounds of what is outstanding at a Remote.
 const (

@@ -148,7 +148,7 @@ func TestOutputOfAnotherInput(t *testing.T) {
 	if other, ok := errors.AsType[*batch.OtherInputError](err); !ok || other.Lines != 3 || other.Hint() == "" {
 		t.Errorf("error %v, want an *OtherInputError", err)
 	}
-	for text, want := range map[string]string{"{\"a\":1}\n": "line 1", "{\"id\":\"batch_req_1\"}\n\n": "line 1", "garbage": "another file"} {
+	for text, want := range map[string]string{"{\"a\":1}\n": "line 1", "{\"id\":\"batch_req_1\"}\n\n": "line 1", "garbage": "output of an earlier run"} {
 		if err := os.WriteFile(f.out, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -90,8 +90,8 @@ func (p *parser) upstream(rq *request) *problem {
 	found, _, ok := p.fill.upstreams.First(rq.model)
 	if !ok {
 		return &problem{
-			Text: fmt.Sprintf("model %s is served by no upstream", clip([]byte(strconv.Quote(rq.model)))),
-			Hint: "add it to the models of an upstream, or set --provider to ignore the upstreams",
+			Text: fmt.Sprintf("no upstream serves the model %s", clip([]byte(strconv.Quote(rq.model)))),
+			Hint: "add the model to an upstream, or set --provider to ignore the upstreams",
 		}
 	}
 	p.lookup[rq.model] = found

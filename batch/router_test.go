@@ -339,9 +339,9 @@ func TestLinesThatNoUpstreamServesAreRefused(t *testing.T) {
 	f.add("a", &stub{})
 	f.cfg.Upstreams[0].Provider.OneDialect = true
 	for line, want := range map[string]string{
-		`{"model":"other","messages":[]}`:        `line 1: model "other" is served by no upstream`,
-		`{"params":{"model":"m","messages":[]}}`: `line 1: no upstream that serves m has /v1/messages`,
-		`{"model":"m","contents":[]}`:            `line 1: no upstream that serves m has `,
+		`{"model":"other","messages":[]}`:        `line 1: no upstream serves the model "other"`,
+		`{"params":{"model":"m","messages":[]}}`: `line 1: no upstream of model m supports the endpoint /v1/messages`,
+		`{"model":"m","contents":[]}`:            `line 1: no upstream of model m supports the endpoint `,
 	} {
 		_, err := f.run(newFiles(t, line))
 		if err == nil || !strings.Contains(err.Error(), want) {

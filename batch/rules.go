@@ -37,7 +37,7 @@ next:
 				continue next
 			}
 		}
-		return fmt.Errorf("%q is none of %s", name, strings.Join(failOnNames(), ", "))
+		return fmt.Errorf("%q is not one of %s", name, strings.Join(failOnNames(), ", "))
 	}
 	return nil
 }
@@ -72,13 +72,13 @@ func (r Rules) Check(_ string, e provider.Endpoint, body []byte) error {
 func (r Rules) CheckReply(reply provider.Reply) error {
 	switch {
 	case r.FailOn&FailOnLength != 0 && reply.Cut():
-		return fmt.Errorf("the answer is cut off: %s", reply.Finish)
+		return fmt.Errorf("the response is cut off: %s", reply.Finish)
 	case r.FailOn&FailOnContentFilter != 0 && reply.Filtered():
-		return fmt.Errorf("the answer is filtered: %s", said(&reply))
+		return fmt.Errorf("the response was filtered: %s", said(&reply))
 	case r.FailOn&FailOnRefusal != 0 && reply.Refused():
-		return fmt.Errorf("the model refused: %s", said(&reply))
+		return fmt.Errorf("the model refused to answer: %s", said(&reply))
 	case r.FailOn&FailOnEmpty != 0 && reply.Empty():
-		return errors.New("the answer is empty")
+		return errors.New("the response is empty")
 	case r.Schema != nil:
 		return r.fits(&reply)
 	}
@@ -102,9 +102,9 @@ func (r Rules) fits(reply *provider.Reply) (err error) {
 	case reply.Refusal != "":
 		return fmt.Errorf("%w: the model or a filter refused: %s", err, said(reply))
 	case reply.Cut():
-		return fmt.Errorf("%w: it is cut off: %s", err, reply.Finish)
+		return fmt.Errorf("%w: the response is cut off: %s", err, reply.Finish)
 	case reply.Empty():
-		return fmt.Errorf("%w: it is empty", err)
+		return fmt.Errorf("%w: the response is empty", err)
 	}
 	return err
 }

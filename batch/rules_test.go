@@ -30,7 +30,7 @@ func TestFlawsAreRead(t *testing.T) {
 	}
 	for _, text := range []string{"len", "length,", "LENGTH", "length empty"} {
 		err := f.UnmarshalText([]byte(text))
-		if err == nil || !strings.Contains(err.Error(), "is none of length, content_filter, refusal, empty") {
+		if err == nil || !strings.Contains(err.Error(), "is not one of length, content_filter, refusal, empty") {
 			t.Errorf("%q: error %v", text, err)
 		}
 	}
@@ -55,15 +55,15 @@ func TestRulesRefuseAnswers(t *testing.T) {
 		{"another sort is not asked for", batch.Rules{FailOn: batch.FailOnEmpty}, provider.ChatCompletions, `{"choices":[{"message":{"content":"a"},"finish_reason":"length"}]}`, ""},
 		{"filtered", batch.Rules{FailOn: batch.FailOnContentFilter}, provider.ChatCompletions, `{"choices":[{"message":{"content":"a"},"finish_reason":"content_filter"}]}`, "filtered: content_filter"},
 		{"filtered, Gemini", batch.Rules{FailOn: batch.FailOnContentFilter}, provider.GenerateContent, `{"promptFeedback":{"blockReason":"SAFETY","blockReasonMessage":"no"}}`, "filtered: no"},
-		{"refused, chat", batch.Rules{FailOn: batch.FailOnRefusal}, provider.ChatCompletions, `{"choices":[{"message":{"refusal":"No."},"finish_reason":"stop"}]}`, "the model refused: No."},
-		{"refused, messages", batch.Rules{FailOn: batch.FailOnRefusal}, provider.Messages, `{"content":[],"stop_reason":"refusal"}`, "the model refused: refusal"},
+		{"refused, chat", batch.Rules{FailOn: batch.FailOnRefusal}, provider.ChatCompletions, `{"choices":[{"message":{"refusal":"No."},"finish_reason":"stop"}]}`, "the model refused to answer: No."},
+		{"refused, messages", batch.Rules{FailOn: batch.FailOnRefusal}, provider.Messages, `{"content":[],"stop_reason":"refusal"}`, "the model refused to answer: refusal"},
 		{"a filter is no refusal", batch.Rules{FailOn: batch.FailOnRefusal}, provider.GenerateContent, `{"candidates":[{"finishReason":"SAFETY"}]}`, ""},
 		{"empty", batch.Rules{FailOn: batch.FailOnEmpty}, provider.ChatCompletions, `{"choices":[{"message":{"content":" "},"finish_reason":"stop"}]}`, "is empty"},
 		{"no choices", batch.Rules{FailOn: batch.FailOnEmpty}, provider.ChatCompletions, `{"choices":[]}`, "is empty"},
 		{"a tool call is not empty", batch.Rules{FailOn: batch.FailOnEmpty}, provider.ChatCompletions, `{"choices":[{"message":{"tool_calls":[{"function":{"arguments":""}}]}}]}`, ""},
 		{"embeddings", batch.Rules{FailOn: all, Schema: fits}, provider.Embeddings, `{"data":[]}`, ""},
-		{"one choice of two", batch.Rules{FailOn: all}, provider.ChatCompletions, `{"choices":[{"index":0,"message":{"content":"a"}},{"index":1,"message":{"content":""}}]}`, "choice 2 of 2: the answer is empty"},
-		{"a choice that does not fit", batch.Rules{Schema: fits}, provider.ChatCompletions, `{"choices":[{"message":{"content":"{\"a\":1}"}},{"message":{"content":"{}"}}]}`, "choice 2 of 2: the answer does not fit the schema: at the top: missing property 'a'"},
+		{"one choice of two", batch.Rules{FailOn: all}, provider.ChatCompletions, `{"choices":[{"index":0,"message":{"content":"a"}},{"index":1,"message":{"content":""}}]}`, "choice 2 of 2: the response is empty"},
+		{"a choice that does not fit", batch.Rules{Schema: fits}, provider.ChatCompletions, `{"choices":[{"message":{"content":"{\"a\":1}"}},{"message":{"content":"{}"}}]}`, "choice 2 of 2: the response does not match the schema: at the top level: missing property 'a'"},
 		{"choices that fit", batch.Rules{Schema: fits}, provider.ChatCompletions, `{"choices":[{"message":{"content":"{\"a\":1}"}},{"message":{"content":"{\"a\":2}"}}]}`, ""},
 		{"the arguments of a call", batch.Rules{Schema: fits}, provider.Messages, `{"content":[{"type":"tool_use","input":{"a":1}}]}`, ""},
 		{"each of them", batch.Rules{Schema: fits}, provider.Messages, `{"content":[{"type":"tool_use","input":{"a":1}},{"type":"tool_use","input":{}}]}`, "missing property 'a'"},
@@ -74,8 +74,8 @@ func TestRulesRefuseAnswers(t *testing.T) {
 		{"thoughts in parts, Cohere", batch.Rules{Schema: fits}, provider.CohereChat, `{"message":{"role":"assistant","content":[{"type":"thinking","thinking":"{}"},{"type":"text","text":"{\"a\":1}"}]}}`, ""},
 		{"text comes before calls", batch.Rules{Schema: fits}, provider.Messages, `{"content":[{"type":"text","text":"so"},{"type":"tool_use","input":{"a":1}}]}`, "is not JSON"},
 		{"a refusal says so", batch.Rules{Schema: fits}, provider.ChatCompletions, `{"choices":[{"message":{"refusal":"No."}}]}`, "not JSON: the model or a filter refused: No."},
-		{"what is cut off says so", batch.Rules{Schema: fits}, provider.ChatCompletions, `{"choices":[{"message":{"content":"{\"a\":"},"finish_reason":"length"}]}`, "not JSON: it is cut off: length"},
-		{"what is empty says so", batch.Rules{Schema: fits}, provider.ChatCompletions, `{"choices":[{"message":{"content":""}}]}`, "not JSON: it is empty"},
+		{"what is cut off says so", batch.Rules{Schema: fits}, provider.ChatCompletions, `{"choices":[{"message":{"content":"{\"a\":"},"finish_reason":"length"}]}`, "not JSON: the response is cut off: length"},
+		{"what is empty says so", batch.Rules{Schema: fits}, provider.ChatCompletions, `{"choices":[{"message":{"content":""}}]}`, "not JSON: the response is empty"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.rules.Check("x", c.e, []byte(c.body))
@@ -166,7 +166,7 @@ func learners() map[string]struct {
 }
 
 func TestFeedbackGoesOnWithTheConversation(t *testing.T) {
-	const fault = "Your answer was not accepted: the answer does not fit the schema: at /n: got string, want integer\n" +
+	const fault = "Your answer was not accepted: the response does not match the schema: at /n: got string, want integer\n" +
 		"Answer again, in full, with this corrected, and say nothing about the correction."
 	rules := batch.Rules{Schema: schema(t, `{"properties":{"n":{"type":"integer"}}}`)}
 	for name, l := range learners() {

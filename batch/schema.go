@@ -40,7 +40,7 @@ func (e *SchemaError) Unwrap() error { return e.Err }
 const schemaURL = "sluice:///schema"
 
 // errOutside is the fault of a reference that leads elsewhere.
-var errOutside = errors.New("leads outside of the file, and nothing else is read")
+var errOutside = errors.New("refers to another document, which Sluice does not read")
 
 // ParseSchema compiles a schema of the draft that its $schema names, 2020-12 if it names none. References may lead within
 // the document, and to the published schemas of the drafts themselves: no other file is read, and nothing is fetched. It
@@ -59,12 +59,12 @@ func ParseSchema(doc []byte) (s *Schema, err error) {
 		scan.Skip()
 		scan.End()
 		line := 1 + bytes.Count(doc[:min(scan.Offset(), len(doc))], []byte("\n"))
-		return nil, &SchemaError{Err: fmt.Errorf("no JSON: broken at line %d", line)}
+		return nil, &SchemaError{Err: fmt.Errorf("is not valid JSON: error at line %d", line)}
 	}
 	d := decoder{Scanner: jsonscan.New(doc)}
 	value := d.value()
 	if d.monstrous {
-		return nil, &SchemaError{Err: fmt.Errorf("has a number beyond 1e%d", mostExponent)}
+		return nil, &SchemaError{Err: fmt.Errorf("contains a number beyond 1e%d", mostExponent)}
 	}
 	switch value.(type) {
 	case map[string]any, bool:
@@ -133,10 +133,10 @@ func schemaError(err error, doc any) error {
 		}
 	}
 	if gone, ok := errors.AsType[*jsonschema.JSONPointerNotFoundError](err); ok {
-		return &SchemaError{Err: fmt.Errorf("a reference leads to %s, where nothing is", pointerOf(gone.URL))}
+		return &SchemaError{Err: fmt.Errorf("the reference to %s has no target", pointerOf(gone.URL))}
 	}
 	if gone, ok := errors.AsType[*jsonschema.AnchorNotFoundError](err); ok {
-		return &SchemaError{Err: fmt.Errorf("a reference names %s, which is not an anchor of the schema", strings.TrimPrefix(gone.Reference, schemaURL))}
+		return &SchemaError{Err: fmt.Errorf("the reference to the anchor %s has no target", strings.TrimPrefix(gone.Reference, schemaURL))}
 	}
 	return &SchemaError{Err: errors.New(strings.ReplaceAll(err.Error(), schemaURL, ""))}
 }
@@ -211,7 +211,7 @@ func (s *Schema) Check(text string) error {
 	return s.check(doc)
 }
 
-var errNotJSON = errors.New("the answer is not JSON")
+var errNotJSON = errors.New("the response is not JSON")
 
 // check checks a JSON text.
 func (s *Schema) check(doc []byte) (err error) {
@@ -221,16 +221,16 @@ func (s *Schema) check(doc []byte) (err error) {
 	case !d.End():
 		return errNotJSON
 	case d.monstrous:
-		return fmt.Errorf("the answer has a number beyond 1e%d", mostExponent)
+		return fmt.Errorf("the response contains a number beyond 1e%d", mostExponent)
 	}
 	defer func() {
 		if recover() != nil { // in the library: one response must not end the run
-			err = errors.New("the answer cannot be checked against the schema")
+			err = errors.New("the response cannot be checked against the schema")
 		}
 	}()
 	err = s.compiled.Validate(value)
 	if v, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
-		return fmt.Errorf("the answer does not fit the schema: %s", faults(v))
+		return fmt.Errorf("the response does not match the schema: %s", faults(v))
 	}
 	return err
 }
@@ -275,7 +275,7 @@ func faultText(v *jsonschema.ValidationError) string {
 	case !ok:
 		what = v.Error()
 	case place == "":
-		what = "at the top: " + what
+		what = "at the top level: " + what
 	default:
 		what = "at " + place + ": " + what
 	}

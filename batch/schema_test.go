@@ -54,7 +54,7 @@ func TestSchemaChecksAnswers(t *testing.T) {
 		{"a block with CRLF", "```json\r\n" + ok + "\r\n```\r\n", ""},
 		{"a block without its end", "```json\n" + ok, ""},
 		{"the first block that is JSON", "```python\nprint(1)\n```\n```json\n" + ok + "\n```\n```json\n{}\n```", ""},
-		{"the first block that is JSON, though it does not fit", "```\n{}\n```\n```\n" + ok + "\n```", "at the top: missing properties"},
+		{"the first block that is JSON, though it does not fit", "```\n{}\n```\n```\n" + ok + "\n```", "at the top level: missing properties"},
 		{"fences within a text", "```json\n{\"name\":\"A```json\",\"age\":1}\n```", ""},
 		{"fences within the text of the whole", `{"name":"A` + "```" + `{}","age":1}`, ""},
 		{"text before it", "Sure! " + ok, "is not JSON"},
@@ -70,7 +70,7 @@ func TestSchemaChecksAnswers(t *testing.T) {
 		{"thoughts with a namespace, and a block", "<seed:think>a</seed:think>\nHere:\n```json\n" + ok + "\n```", ""},
 		{"a mark in the answer", "<think>a</think>{\"name\":\"A</think>\",\"age\":1}", ""},
 		{"a mark in an answer without thoughts", "```json\n{\"name\":\"A</think>\",\"age\":1}\n```", ""},
-		{"thoughts, and an answer that does not fit", "<think>" + ok + "</think>{}", "at the top: missing properties"},
+		{"thoughts, and an answer that does not fit", "<think>" + ok + "</think>{}", "at the top level: missing properties"},
 		{"thoughts that do not end", "<think>\n```json\n" + ok + "\n```", "is not JSON"},
 		{"second thoughts that do not end", "<think>a</think><think>\n" + ok, "is not JSON"},
 		{"second thoughts about the answer", "```json\n" + ok + "\n```\n<think>b</think>Sorry.", "is not JSON"},
@@ -93,10 +93,10 @@ func TestSchemaChecksAnswers(t *testing.T) {
 		{"two answers", "<answer>" + ok + "</answer><answer>{}</answer>", "is not JSON"},
 		{"thoughts after the answer", "```json\n" + ok + "\n```\n<analysis>b</analysis>", ""},
 		{"thoughts without number", strings.Repeat("</think>"+ok, 10_000), ""},
-		{"a type", `{"name":"Ada","age":"36"}`, "does not fit the schema: at /age: got string, want integer"},
+		{"a type", `{"name":"Ada","age":"36"}`, "does not match the schema: at /age: got string, want integer"},
 		{"a place deep within", `{"name":"Ada","age":36,"boss":{"name":"Bo","age":1,"tags":["a","x"]}}`, "at /boss/tags/1: value must be one of 'a', 'b'"},
-		{"a member that is missing", `{"name":"Ada"}`, "at the top: missing property 'age'"},
-		{"a member too many", `{"name":"Ada","age":1,"x/y":1}`, "at the top: additional properties 'x/y' not allowed"},
+		{"a member that is missing", `{"name":"Ada"}`, "at the top level: missing property 'age'"},
+		{"a member too many", `{"name":"Ada","age":1,"x/y":1}`, "at the top level: additional properties 'x/y' not allowed"},
 		{"a pattern", `{"name":"ada","age":1}`, "at /name: 'ada' does not match pattern"},
 		{"a bound", `{"name":"Ada","age":-1}`, "at /age: minimum: got -1, want 0"},
 		{"neither of two", `{"name":"Ada","age":1,"pet":8}`, "at /pet: got number, want string; at /pet: value must be 7"},
@@ -108,7 +108,7 @@ func TestSchemaChecksAnswers(t *testing.T) {
 		{"a text that is no UTF-8", "{\"name\":\"A\xff\",\"age\":1}", "is not JSON"},
 		{"a lone surrogate", `{"name":"A\ud800","age":1}`, ""},
 		{"brackets without end", strings.Repeat("[", 200_000), "is not JSON"},
-		{"brackets", strings.Repeat("[", 9000) + strings.Repeat("]", 9000), "at the top: got array, want object"},
+		{"brackets", strings.Repeat("[", 9000) + strings.Repeat("]", 9000), "at the top level: got array, want object"},
 		{"bosses without end", strings.Repeat(`{"name":"A","age":1,"boss":`, 3000) + ok + strings.Repeat("}", 3000), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestBooleanSchemas(t *testing.T) {
 	if err := schema(t, `true`).Check(`[1]`); err != nil {
 		t.Error(err)
 	}
-	if err := schema(t, "\ufefffalse").Check(`[1]`); err == nil || !strings.Contains(err.Error(), "at the top: false schema") {
+	if err := schema(t, "\ufefffalse").Check(`[1]`); err == nil || !strings.Contains(err.Error(), "at the top level: false schema") {
 		t.Error(err)
 	}
 	if err := schema(t, `{"$ref":"#"}`).Check(`[1]`); err == nil { // it refers to itself for ever
@@ -165,21 +165,21 @@ func TestParseSchemaRefusesWhatIsNone(t *testing.T) {
 	for _, c := range []struct{ doc, want string }{
 		{``, "is empty"},
 		{" \n", "is empty"},
-		{"\n{\n\"type\":", "no JSON: broken at line 3"},
-		{`{} {}`, "no JSON"},
+		{"\n{\n\"type\":", "is not valid JSON: error at line 3"},
+		{`{} {}`, "is not valid JSON"},
 		{`[]`, "is not a schema: expected an object"},
 		{`null`, "is not a schema: expected an object"},
 		{`{"type":"objekt"}`, "is not a schema: at /type: value must be one of"},
 		{`{"properties":{"a":{"required":true}}}`, "is not a schema: at /properties/a/required: got boolean, want array"},
 		{`{"properties":{"a":{"pattern":"(?=x)"}}}`, "at /properties/a/pattern"},
 		{`{"$schema":"http://json-schema.org/draft-04/schema#","patternProperties":{"(?=x)":{}}}`, "(?=x)"},
-		{`{"properties":{"a":{"$ref":"b.json#/x"}}}`, `at /properties/a/$ref: "b.json#/x" leads outside`},
-		{`{"items":[{"$ref":"file:///etc/passwd"}],"$schema":"http://json-schema.org/draft-07/schema#"}`, `at /items/0/$ref: "file:///etc/passwd" leads outside`},
-		{`{"$id":"https://x.example/d/a.json","$ref":"#/$defs/a~1b","$defs":{"a/b":{"allOf":[{"$ref":"../b.json"}]}}}`, `at /$defs/a~1b/allOf/0/$ref: "../b.json" leads outside`},
-		{`{"$dynamicRef":"https://x.example/a#m"}`, `at /$dynamicRef: "https://x.example/a#m" leads outside`},
-		{`{"$schema":"https://x.example/meta"}`, `at /$schema: "https://x.example/meta" leads outside`},
-		{`{"$ref":"#/$defs/a"}`, "a reference leads to /$defs/a, where nothing is"},
-		{`{"$ref":"#a"}`, "a reference names #a, which is not an anchor"},
+		{`{"properties":{"a":{"$ref":"b.json#/x"}}}`, `at /properties/a/$ref: "b.json#/x" refers to another document`},
+		{`{"items":[{"$ref":"file:///etc/passwd"}],"$schema":"http://json-schema.org/draft-07/schema#"}`, `at /items/0/$ref: "file:///etc/passwd" refers to another document`},
+		{`{"$id":"https://x.example/d/a.json","$ref":"#/$defs/a~1b","$defs":{"a/b":{"allOf":[{"$ref":"../b.json"}]}}}`, `at /$defs/a~1b/allOf/0/$ref: "../b.json" refers to another document`},
+		{`{"$dynamicRef":"https://x.example/a#m"}`, `at /$dynamicRef: "https://x.example/a#m" refers to another document`},
+		{`{"$schema":"https://x.example/meta"}`, `at /$schema: "https://x.example/meta" refers to another document`},
+		{`{"$ref":"#/$defs/a"}`, "the reference to /$defs/a has no target"},
+		{`{"$ref":"#a"}`, "the reference to the anchor #a has no target"},
 		{`{"$id":"::"}`, "id"},
 		{`{"multipleOf":1e99999999}`, ""},
 		{`{"minimum":1e999999999999}`, ""},
@@ -204,7 +204,7 @@ func TestASchemaReadsNoOtherFile(t *testing.T) {
 	}
 	for _, ref := range []string{"file://" + path, path, "file:" + path} {
 		doc := `{"properties":{"a":{"$ref":` + asJSON(ref) + `}}}`
-		if _, err := batch.ParseSchema([]byte(doc)); err == nil || !strings.Contains(err.Error(), "leads outside") {
+		if _, err := batch.ParseSchema([]byte(doc)); err == nil || !strings.Contains(err.Error(), "refers to another document") {
 			t.Errorf("%s: error %v", doc, err)
 		}
 	}

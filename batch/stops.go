@@ -119,14 +119,14 @@ func (in *input) priced(row *rows.Row, rq *request) error {
 	in.costs[rq.model] = true // one line of a model is enough to say so
 	if !in.hasPrice(rq) {
 		bad := &problem{
-			Text: "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " is unknown, so no sum can bound its cost",
-			Hint: "add a line below providers: in the settings, with its prices in USD per million tokens: - {name: " + rq.provider.Name +
-				", tiers: [{tier: own, models: [" + strconv.Quote(clip([]byte(rq.model))) + "], price: 1/2}]}; or pass --price IN/OUT",
+			Text: "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " is unknown, so Sluice cannot limit its cost",
+			Hint: "pass --price IN/OUT in USD per million tokens, or add this line below providers: in the settings: - {name: " + rq.provider.Name +
+				", tiers: [{tier: own, models: [" + strconv.Quote(clip([]byte(rq.model))) + "], price: IN/OUT}]}",
 		}
 		if u := in.cfg.Upstreams; u != nil {
 			bad.Text = "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " at upstream " +
-				strings.Join(u.Unpriced(rq.model, rq.endpoint), ", ") + " is unknown, so no sum can bound its cost"
-			bad.Hint = "add price: IN/OUT to the upstream, in USD per million tokens; or pass --price and/for all"
+				strings.Join(u.Unpriced(rq.model, rq.endpoint), ", ") + " is unknown, so Sluice cannot limit its cost"
+			bad.Hint = "pass --price IN/OUT in USD per million tokens for all upstreams, or add price: IN/OUT to this upstream"
 		}
 		return row.Wrong(in.cfg.Input, bad)
 	}

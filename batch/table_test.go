@@ -84,10 +84,10 @@ func TestATableIsPrompts(t *testing.T) {
 
 func TestTablesThatAreWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                             " line 1: no header: the table is empty",
-		"question\nWhy?\n":             ` line 1: no column prompt among "question"`,
-		"a,b,c,d,e,f,g,h,i,j,k\n":      ` line 1: no column prompt among "a", "b", "c", "d", "e", "f", "g", "h", "i", "j" and 1 more`,
-		"prompt,a\nx,1\ny\n":           " line 3: 1 field, and the header names 2",
+		"":                             " line 1: the table is empty and has no header",
+		"question\nWhy?\n":             ` line 1: the table has no column named prompt, only "question"`,
+		"a,b,c,d,e,f,g,h,i,j,k\n":      ` line 1: the table has no column named prompt, only "a", "b", "c", "d", "e", "f", "g", "h", "i", "j" and 1 more`,
+		"prompt,a\nx,1\ny\n":           " line 3: the row has 1 field, but the header has 2",
 		"prompt,a\nx,1\ny\"\",2\n":     ` line 3: bare " in non-quoted-field (at column 2)`,
 		"prompt,a\nx,1\n ,2\n":         " line 3: the prompt is empty",
 		"prompt,custom_id\nx,1\ny,1\n": ` line 3: custom_id "1" is also in line 2`,

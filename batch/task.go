@@ -117,15 +117,15 @@ func (t *Task) read(head *taskHead) (err error) {
 	}
 	switch {
 	case t.ID == "" || t.Number < 1:
-		return errors.New("it is of no line")
+		return errors.New("the task has no id or no line number")
 	case len(t.Body)+len(t.ID)+len(t.Model) > MaxTaskBytes:
-		return fmt.Errorf("its request has %d bytes, of at most %d", len(t.Body), MaxTaskBytes)
+		return fmt.Errorf("the request has %d bytes, but the maximum is %d", len(t.Body), MaxTaskBytes)
 	case t.Bound != "" && provider.OtherBound(t.Bound) == "":
-		return fmt.Errorf("%s does not bound the output", clip([]byte(t.Bound)))
+		return fmt.Errorf("%s is not a field that limits the output", clip([]byte(t.Bound)))
 	case t.Model == "" || len(t.Model) > mostName:
-		return errors.New("it has no model's name")
+		return errors.New("the model name is empty or too long")
 	case len(t.Body) == 0 || t.Body[0] != '{' || !jsonscan.Valid(t.Body):
-		return errors.New("its request is not a JSON object")
+		return errors.New("the request is not a JSON object")
 	}
 	_, err = t.Endpoint.Path(t.Model)
 	return err
@@ -176,13 +176,13 @@ func ParseTerms(b []byte) (*Terms, error) {
 	switch {
 	case err != nil:
 	case len(rest) > 0:
-		err = errors.New("more stands behind them")
+		err = errors.New("unexpected data follows")
 	case t.Attempts < 1 || t.Attempts > mostAttempts || t.Throttles > mostAttempts:
-		err = fmt.Errorf("%d attempts and %d throttles of a call", t.Attempts, t.Throttles)
+		err = fmt.Errorf("the maximum of %d attempts or %d rate-limited attempts is out of range", t.Attempts, t.Throttles)
 	case t.Timeout != 0 && t.Timeout < shortestAttempt || t.Timeout > longestAttempt:
-		err = fmt.Errorf("an attempt of %v", t.Timeout)
+		err = fmt.Errorf("the timeout of %v is out of range", t.Timeout)
 	case len(t.Schema) > mostSchema:
-		err = fmt.Errorf("a schema of %d bytes, of at most %d", len(t.Schema), mostSchema)
+		err = fmt.Errorf("the schema has %d bytes, but the maximum is %d", len(t.Schema), mostSchema)
 	default:
 		err = t.compile()
 	}
@@ -245,7 +245,7 @@ func ParseAnswer(b []byte) (*Answer, error) {
 	a := &Answer{}
 	rest, err := parseCrossing(b, answerVersion, a)
 	if err == nil && (a.Tally.Attempts < 0 || a.Tally.Throttles < 0 || a.Unmetered < 0 || a.Unpriced < 0 || a.Status < 0 || a.Status > 999 || a.Kind.Fatal()) {
-		err = errors.New("it is none that a worker gives")
+		err = errors.New("a field has a value out of range")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("answer: %w", err)
@@ -274,16 +274,16 @@ func parseCrossing(b []byte, version string, head any) (body []byte, err error) 
 		name, _, _ := strings.Cut(version, " ")
 		if bytes.HasPrefix(b, []byte(name)) {
 			first, _, _ := bytes.Cut(b, []byte("{"))
-			return nil, fmt.Errorf("of version %s, and this program's is %s", clip(bytes.TrimSpace(first)), strings.TrimSpace(version))
+			return nil, fmt.Errorf("the data has version %s, but this program reads version %s", clip(bytes.TrimSpace(first)), strings.TrimSpace(version))
 		}
-		return nil, errors.New("not of this program")
+		return nil, errors.New("the data was not written by Sluice")
 	}
 	line, body, ok := bytes.Cut(rest, []byte{'\n'})
 	if !ok {
 		return nil, errors.New("cut off")
 	}
 	if err := json.Unmarshal(line, head); err != nil {
-		return nil, errors.New("its first line cannot be read")
+		return nil, errors.New("the first line is not valid JSON")
 	}
 	return body, nil
 }

@@ -75,7 +75,7 @@ func (r *renderer) execute() ([]byte, *problem) {
 	}
 	bad.Hint = "the row has no fields"
 	if len(r.fields) > 0 {
-		bad.Hint = "the fields of the row are " + r.fieldNames()
+		bad.Hint = "use a field of the row: " + r.fieldNames()
 	}
 	return nil, bad
 }

@@ -89,7 +89,7 @@ func TestTemplatesThatCannotMakeAPrompt(t *testing.T) {
 		`{{index . "nope"}}`:                     `line 2: template p.tmpl:1:2: in {{index . "nope"}}: index: no field "nope"`,
 		"{{.text.deep}}":                         "line 2: template p.tmpl:1:7:",
 		"{{join .text .id}}":                     `"1" is not a list`,
-		"{{.text | truncate -1}}":                "truncate to -1 characters",
+		"{{.text | truncate -1}}":                "truncate: the length -1 is negative",
 		"{{if false}}x{{end}} ":                  "line 2: the prompt is empty",
 		"{{if false}}{{else}}{{range 2000000000}}{{end}}{{end}}":       endless,
 		`{{printf "` + strings.Repeat("%999999[1]d", 6000) + `" 1}}`:   "makes a text longer than 64 MiB",
@@ -110,7 +110,7 @@ func TestTemplatesThatCannotMakeAPrompt(t *testing.T) {
 		}
 	}
 	_, err := requests(batch.Config{Input: path, Model: "m", Template: "{{.nope}}"})
-	if wrong, ok := errors.AsType[*batch.InputError](err); !ok || wrong.Hint != "the fields of the row are id, text" {
+	if wrong, ok := errors.AsType[*batch.InputError](err); !ok || wrong.Hint != "use a field of the row: id, text" {
 		t.Errorf("%#v", err)
 	}
 }

@@ -202,12 +202,12 @@ func (r *twinReader) read(in *input, tw twin, hash work.Hash) (work.Duplicate, e
 	switch {
 	case bad != nil:
 	case len(again.Bytes) == 0:
-		bad = &problem{Text: "another request than before"}
+		bad = &problem{Text: "the line contains a different request than before"}
 	default:
 		rq, bad = r.parser.parse(&again)
 	}
 	if bad == nil && r.parser.hash(&rq) != hash {
-		bad = &problem{Text: "another request than before"}
+		bad = &problem{Text: "the line contains a different request than before"}
 	}
 	if bad != nil {
 		bad.Text += changedSince

@@ -61,8 +61,8 @@ func TestCompressedInputThatIsDamaged(t *testing.T) {
 	cfg := f.config(t, &stub{})
 	cfg.Input = writeInput(t, "in.jsonl.gz", text)
 	_, err := batch.Open(cfg)
-	if wrong, ok := errors.AsType[*batch.ConfigError](err); !ok || wrong.Field != "Input" || !strings.Contains(err.Error(), cfg.Input+" is cut short") {
-		t.Errorf("%v, want that it is cut short", err)
+	if wrong, ok := errors.AsType[*batch.ConfigError](err); !ok || wrong.Field != "Input" || !strings.Contains(err.Error(), cfg.Input+" is truncated") {
+		t.Errorf("%v, want that it is truncated", err)
 	}
 	if _, err := os.Stat(f.out); err == nil {
 		t.Error("there is an output")

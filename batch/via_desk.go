@@ -88,21 +88,21 @@ func (cfg *Config) checkVia() error {
 	wrong := func(why string) error { return &ConfigError{Field: "Via", Err: fmt.Errorf("%v %s", cfg.Via, why)} }
 	switch {
 	case cfg.Via == ViaLive && cfg.Batches.Cancel:
-		return wrong("needs batches to cancel: set batch-api or auto")
+		return wrong("cannot cancel batches: set batch-api or auto")
 	case cfg.Via == ViaLive:
 		return nil
 	case int(cfg.Via) >= len(vias):
 		return wrong("is not known")
 	case cfg.Input == "-":
-		return wrong("needs an input file: standard input cannot be read again when its answers come")
+		return wrong("needs an input file: standard input cannot be read a second time")
 	case cfg.Upstreams != nil:
 		return wrong("needs one provider, not several upstreams")
 	case cfg.Remote != nil:
-		return wrong("has nothing to distribute: a batch's calls are made by the provider")
+		return wrong("cannot use workers: the provider runs the requests of a batch")
 	case cfg.Via == ViaAuto && !cfg.Budget.Deadline.IsZero() && cfg.Batches.LiveTime == nil && !cfg.Batches.Cancel:
-		return &ConfigError{Field: "Batches", Err: errors.New("LiveTime is missing, by which auto keeps to a deadline")}
+		return &ConfigError{Field: "Batches", Err: errors.New("LiveTime is missing: auto needs LiveTime to meet the deadline")}
 	case min(cfg.Batches.Poll, cfg.Batches.Grace) < 0:
-		return &ConfigError{Field: "Batches", Err: errors.New("has a number that is negative")}
+		return &ConfigError{Field: "Batches", Err: errors.New("a negative Poll or Grace is not allowed")}
 	}
 	return nil
 }
@@ -121,8 +121,8 @@ func (b *Batch) openVia() error {
 	if _, known := b.journal.Earlier(); !known && parts.Found(b.journal.Path()+BatchesSuffix) {
 		dir, state := b.journal.Path()+BatchesSuffix, work.StatePath(b.journal.Path())
 		return &ConfigError{Field: "Output", Err: &advisedError{
-			text: fmt.Sprintf("%s has files of batches that may be pending, and the state that knows these, %s, is gone", dir, state),
-			hint: fmt.Sprintf("put %s back; or, once the provider's console says that none of them is pending, remove %s: then their lines are called again",
+			text: fmt.Sprintf("%s contains files of batches that may be pending, but the state file %s is missing", dir, state),
+			hint: fmt.Sprintf("restore %s; if the provider's console shows no pending batch, remove %s instead to send the items again",
 				state, dir),
 		}}
 	}
@@ -148,7 +148,7 @@ func (v *via) openDesk(kept []byte, stand []parts.Status) error {
 		api, err := batchapi.New(p, a.target, &reaching{base: b.cfg.Transport, account: a, via: v})
 		if errors.Is(err, batchapi.ErrNone) {
 			if v.auto {
-				b.log.Info("requests are sent live: no Batch API is known", "provider", p.Name)
+				b.log.Info("requests are sent live: Sluice does not support a Batch API of this provider", "provider", p.Name)
 				continue
 			}
 			err = &advisedError{text: fmt.Sprintf("--batch: %s has no Batch API", p.Name), hint: "run without --batch"}
@@ -180,14 +180,14 @@ func (b *Batch) providersOf(stand []parts.Status) ([]provider.Provider, error) {
 			p, ok = b.cfg.Registry.Lookup(s.Account)
 		case p.Name != s.Account:
 			return nil, &ConfigError{Field: "Provider", Err: &advisedError{
-				text: fmt.Sprintf("%s: batches are pending at %s, and this run is for %s", b.cfg.Output, s.Account, p.Name),
+				text: fmt.Sprintf("%s: batches are pending at %s, but this run uses %s", b.cfg.Output, s.Account, p.Name),
 				hint: fmt.Sprintf("continue with --provider %s, or cancel the pending batches with --provider %s --cancel first", s.Account, s.Account),
 			}}
 		}
 		if !ok {
 			return nil, &ConfigError{Field: "Provider", Err: &advisedError{
-				text: fmt.Sprintf("%s: batches are pending at %q, which is not known", b.cfg.Output, s.Account),
-				hint: "put that provider back into the settings that the batches were begun with, and run the same again",
+				text: fmt.Sprintf("%s: batches are pending at the unknown provider %q", b.cfg.Output, s.Account),
+				hint: "add this provider to the settings again, and run the same command again",
 			}}
 		}
 		all = append(all, p)
@@ -214,7 +214,7 @@ func (v *via) closeDesk() {
 	}
 	v.close.Do(func() {
 		if err := v.desk.Close(); err != nil {
-			v.batch.log.Warn("the calls to Batch APIs did not end well", "error", err)
+			v.batch.log.Warn("requests to a Batch API failed", "error", err)
 		}
 	})
 }

@@ -25,24 +25,24 @@ type PendingError struct {
 // Error says what is pending.
 func (e *PendingError) Error() string {
 	if e.LeftOut > 0 {
-		return fmt.Sprintf("%s: %d requests are pending at the Batch API of %s whose lines this run leaves out",
+		return fmt.Sprintf("%s: %d requests of items outside this run are pending at the Batch API of %s",
 			e.Output, e.LeftOut, strings.Join(e.Accounts, " and "))
 	}
 	parts := "1 part"
 	if e.Parts > 1 {
 		parts = fmt.Sprintf("%d parts", e.Parts)
 	}
-	return fmt.Sprintf("%s: %d requests in %s are pending at the Batch API of %s: calling them live would pay for them twice",
+	return fmt.Sprintf("%s: %d requests in %s are pending at the Batch API of %s: sending them live would cost twice",
 		e.Output, e.Lines, parts, strings.Join(e.Accounts, " and "))
 }
 
 // Hint says what can be done.
 func (e *PendingError) Hint() string {
 	if e.LeftOut > 0 {
-		return "run it with the same input and --max-items; --redo changed drops the results of removed items"
+		return "use the same input and --max-items as before, or drop the results of removed items with --redo changed"
 	}
 	if e.Lost == e.Parts {
-		return "the provider does not have them any more: --batch --redo lost pays for them again, and --cancel --redo lost gives them up"
+		return "the provider lost these requests: send and pay for them again with --batch --redo lost, or drop them with --cancel --redo lost"
 	}
 	return "resume with --batch, or cancel with --batch --cancel: finished items are kept"
 }
@@ -117,9 +117,9 @@ func firstOf(names []string) string {
 // Hint says what can be done.
 func (e *LostError) Hint() string {
 	if len(e.Bare) > 0 {
-		return "restore the files, submit the lines again with --redo lost, which may cost them twice, or drop them with --cancel --redo lost"
+		return "restore the files, submit the lines again with --redo lost (which may cost twice), or drop them with --cancel --redo lost"
 	}
-	return "use the key that submitted the batches, submit the lines again with --redo lost, which may cost them twice, or drop them with --cancel --redo lost"
+	return "use the key that submitted the batches, submit the lines again with --redo lost (which may cost twice), or drop them with --cancel --redo lost"
 }
 
 // lostError is the Desk's LostError as that of a run; nil if err is none.
@@ -161,9 +161,9 @@ type RefusedError struct {
 
 // Error gives the provider's words.
 func (e *RefusedError) Error() string {
-	what := fmt.Sprintf("%s refused a part of %d lines", e.Account, e.Lines)
+	what := fmt.Sprintf("%s rejected a batch part of %d lines", e.Account, e.Lines)
 	if e.Parts > 1 {
-		what = fmt.Sprintf("%s refused %d parts of %d lines together", e.Account, e.Parts, e.Lines)
+		what = fmt.Sprintf("%s rejected %d batch parts with a total of %d lines", e.Account, e.Parts, e.Lines)
 	}
 	if e.Batch != "" {
 		what += ", such as batch " + e.Batch
@@ -177,11 +177,11 @@ func (e *RefusedError) Error() string {
 // Hint says what can be done.
 func (e *RefusedError) Hint() string {
 	if e.broken {
-		return "nothing of it was run: run the same again later, or without --batch"
+		return "run the same command again later, or without --batch: the provider processed none of these lines"
 	}
-	hint := "nothing of it was run: correct what the provider names and run the same again, or send the items without --batch"
+	hint := "correct the error that the provider states and run the same command again, or run without --batch"
 	if e.Lines > e.Parts {
-		hint += "; if a part is too large, bound it in the settings: providers: [{name: ..., batches: {requests: N}}]"
+		hint += "; if a part is too large, limit its size in the settings: providers: [{name: ..., batches: {requests: N}}]"
 	}
 	return hint
 }

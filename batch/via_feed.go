@@ -40,7 +40,7 @@ type errand struct {
 }
 
 // errHalted ends the feed of a run that halts.
-var errHalted = errors.New("the run halts")
+var errHalted = errors.New("the run is stopping")
 
 // feed gives the items that are left to do.
 func (v *via) feed(ctx context.Context) iter.Seq2[work.Item, error] {
@@ -120,7 +120,7 @@ func (f *viaFeed) begin() error {
 	}
 	f.more = !f.batch.cfg.Batches.Cancel
 	if f.more && f.desk.Bare() {
-		f.batch.log.Warn("nothing more is submitted: files of parts are gone, and any line may be in one of these", "directory", f.batch.journal.Path()+BatchesSuffix)
+		f.batch.log.Warn("no further batch is submitted: files of earlier batch parts are missing, and these parts may contain any line", "directory", f.batch.journal.Path()+BatchesSuffix)
 		f.more = false
 	}
 	if f.batch.cfg.Batches.Cancel {

@@ -25,7 +25,7 @@ func (f *viaFeed) land(p *parts.Part) error {
 	m := &merging{part: p, status: p.Status()}
 	if m.status.State == parts.Refused {
 		f.refused = f.refused.add(&m.status)
-		f.batch.log.Warn("a part was refused as a whole",
+		f.batch.log.Warn("the provider rejected a whole batch part",
 			"provider", m.status.Account, "requests", m.status.Requests, "problem", f.refused.Message)
 	}
 	for r, err := range p.Results() {
@@ -193,7 +193,7 @@ func (f *viaFeed) retry(item *work.Item, body []byte) error {
 }
 
 // errNoResult is the error of a line whose part came back without it.
-var errNoResult = errors.New("the batch ended, and its results have none for this request")
+var errNoResult = errors.New("the batch finished without a result for this request")
 
 // sweep sends lines on of which nothing can come any more, although they were in parts: those that were called off before they
 // were submitted, and those of parts that were refused or that have no result for them. It says how many are under way again.

@@ -53,7 +53,7 @@ func (v *via) match() error {
 		return e
 	}
 	if dropped > 0 {
-		v.batch.log.Warn("results of pending batches are dropped: the input does not have their requests", "requests", dropped)
+		v.batch.log.Warn("results of pending batches are dropped: the input does not contain their requests", "requests", dropped)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (f *viaFeed) hand(item *work.Item, body []byte) error {
 	text, added := c.account.added.Complete(&c.account.provider, c.endpoint, item.Lane, text, c.bound, false)
 	request := &batchapi.Request{Model: item.Lane, Endpoint: batchEndpoint(c.endpoint), Body: text}
 	if known := api.Bounds().Endpoints; len(known) > 0 && !slices.Contains(known, request.Endpoint) {
-		return f.unfit(item, fmt.Errorf("the Batch API of %s does not have %s: call it live", c.account.provider.Name, request.Endpoint))
+		return f.unfit(item, fmt.Errorf("the Batch API of %s does not support %s: send the request live", c.account.provider.Name, request.Endpoint))
 	}
 	held, err := f.hold(item, cost, false)
 	switch {

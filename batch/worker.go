@@ -52,7 +52,7 @@ type UnservedError struct {
 }
 
 // Error says what is not served.
-func (e *UnservedError) Error() string { return "a task cannot be served here: " + e.Problem }
+func (e *UnservedError) Error() string { return "this worker cannot run a task: " + e.Problem }
 
 // Hint says what can be done.
 func (e *UnservedError) Hint() string { return e.Advice }
@@ -148,7 +148,7 @@ func (w *Worker) item(t *Task) (work.Item, error) {
 		bad = w.parser.fits(&rq)
 	}
 	if bad != nil {
-		return item, &UnservedError{Problem: bad.Text, Advice: cmp.Or(bad.Hint, "start this worker with a --provider or upstreams that serve it")}
+		return item, &UnservedError{Problem: bad.Text, Advice: cmp.Or(bad.Hint, "start this worker with a --provider or upstreams that serve the model")}
 	}
 	if b.router != nil {
 		item.Handler = b.router.handler

@@ -98,8 +98,8 @@ func (c *Cluster) check(ctx context.Context) error {
 		c.cfg.Logger.Warn("insecure=true: the certificate of " + c.at.String() + " is not verified, so others on the network can read and change all data")
 	}
 	if c.engine.Version == "" {
-		c.cfg.Logger.Warn(c.at.String() + " does not say which version it is, or whether it forgets keys when memory is short: see to it that it is " +
-			"Redis or Valkey from 7 on with maxmemory-policy noeviction, or let the user run INFO")
+		c.cfg.Logger.Warn(c.at.String() + " does not report its version and maxmemory-policy: use " +
+			"Redis or Valkey 7 or later with maxmemory-policy noeviction, or allow the user to run INFO")
 	}
 	return nil
 }
@@ -156,19 +156,19 @@ func (c *Cluster) judge(info map[string]string) error {
 	major, _, _ := strings.Cut(e.Version, ".")
 	if n, err := strconv.Atoi(major); err == nil && n < oldest {
 		return unfit(fmt.Sprintf("upgrade the server to Redis or Valkey %d or later", oldest),
-			"it is %s %s, which is too old", e.Name, e.Version)
+			"%s %s is too old", e.Name, e.Version)
 	}
 	if info["role"] == "slave" {
 		primary := "its primary"
 		if host := info["master_host"]; host != "" {
 			primary = net.JoinHostPort(host, cmp.Or(info["master_port"], "6379"))
 		}
-		return unfit("name the server that it is a replica of ("+primary+
-			"), or the sentinels that know which one that is: redis://sentinel:26379?master_set=NAME", "it is a replica, which cannot be written to")
+		return unfit("use the URL of the primary ("+primary+
+			"), or of a sentinel: redis://sentinel:26379?master_set=NAME", "the server is a read-only replica")
 	}
 	if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" {
-		return unfit("set it: CONFIG SET maxmemory-policy noeviction (a provider of engines has it among the parameters), or name a server of its own",
-			"its maxmemory-policy is %s: it would forget quotas and items when memory is short", policy)
+		return unfit("run CONFIG SET maxmemory-policy noeviction there (or change the parameter at the hosting provider), or use a separate server for Sluice",
+			"its maxmemory-policy is %s: the server would delete quotas and items when its memory is full", policy)
 	}
 	e.known = e.known && info["aof_enabled"] != ""
 	e.Durable = e.Durable && info["aof_enabled"] == "1"
@@ -206,7 +206,7 @@ func (c *Cluster) Doubts() (doubts []string) {
 		doubts = append(doubts, c.String()+" does not say whether it keeps an append-only file")
 	}
 	if c.at.scheme == "redis" && !c.at.near() {
-		doubts = append(doubts, "prompts and answers travel to "+c.String()+" in clear: use rediss:// where others may listen")
+		doubts = append(doubts, "prompts and responses are sent unencrypted to "+c.String()+": use rediss:// unless the network is private")
 	}
 	return doubts
 }
@@ -228,25 +228,25 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 		at.Err = ctx.Err()
 	case e.explainTLS(at, err):
 	case isA[*net.DNSError](err):
-		at.Err, at.hint = errors.New("no host of that name is known"), "check the URL, and whether this host can look it up"
+		at.Err, at.hint = errors.New("the host name cannot be resolved"), "check the host name in the URL, and the DNS settings of this host"
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
-		at.Err, at.hint = errors.New("nothing listens there"), "start it, or check the host and port of the URL"
+		at.Err, at.hint = errors.New("no server listens at this address"), "start Redis, or correct the host and port in the URL"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		at.Err, at.hint = errors.New("it hung up without a word"), "if it wants TLS, begin the URL with rediss://; else it may have as many clients as it takes (maxclients), or be no Redis"
+		at.Err, at.hint = errors.New("the server closed the connection without a response"), "begin the URL with rediss:// if the server needs TLS; otherwise check maxclients, and whether the server is Redis"
 		if e.scheme == "rediss" {
-			at.hint = "it may want a certificate of the client that it trusts: cert_file=FILE and key_file=FILE in the URL"
+			at.hint = "add cert_file=FILE and key_file=FILE to the URL if the server needs a client certificate"
 		}
 	case errors.As(err, &netErr) && netErr.Timeout(), errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
-		at.Err, at.hint = fmt.Errorf("no answer within %s", dialTimeout), "check the URL and the firewalls"
+		at.Err, at.hint = fmt.Errorf("no response within %s", dialTimeout), "check the URL and the firewalls"
 		if e.scheme == "rediss" {
-			at.hint += "; a server without TLS keeps silent too: then begin the URL with redis://"
+			at.hint += "; begin the URL with redis:// if the server has no TLS"
 		}
 	case errors.Is(err, errNoSlot):
-		at.Err, at.hint = errors.New("the cluster is down"), "see CLUSTER INFO there"
+		at.Err, at.hint = errors.New("the cluster is down"), "run CLUSTER INFO there to find the cause"
 	case strings.Contains(err.Error(), "unknown message type"):
-		at.Err, at.hint = errors.New("it does not speak the protocol of Redis"), "check the port of the URL: another kind of server, or a proxy, may be there"
+		at.Err, at.hint = errors.New("the server does not speak the Redis protocol"), "check the port in the URL: another kind of server or a proxy may use it"
 	default:
-		at.hint = "check the URL, and whether Redis or Valkey is there"
+		at.hint = "check the URL, and whether the server is Redis or Valkey"
 	}
 	return at
 }
@@ -265,13 +265,13 @@ func (e *endpoint) explainTLS(at *Error, err error) bool {
 	text := err.Error()
 	switch {
 	case isA[tls.RecordHeaderError](err):
-		at.Err, at.hint = errors.New("it does not speak TLS"), "begin the URL with redis://, or name its TLS port"
+		at.Err, at.hint = errors.New("the server does not speak TLS"), "begin the URL with redis://, or use the TLS port of the server"
 	case isA[x509.HostnameError](err), isA[*x509.HostnameError](err):
-		at.hint = "use the name in its certificate, or add server_name=NAME to the URL"
+		at.hint = "use the host name in the certificate, or add server_name=NAME to the URL"
 	case isA[x509.UnknownAuthorityError](err), isA[*tls.CertificateVerificationError](err):
-		at.hint = "name the certificates to trust: ca_file=FILE in the URL"
+		at.hint = "add ca_file=FILE with the trusted certificates to the URL"
 	case errors.As(err, &alert) || strings.Contains(text, "tls: certificate required"), strings.Contains(text, "tls: bad certificate"):
-		at.hint = "it wants a certificate of the client that it trusts: cert_file=FILE and key_file=FILE in the URL"
+		at.hint = "add cert_file=FILE and key_file=FILE to the URL, because the server needs a client certificate"
 	default:
 		return false
 	}
@@ -279,7 +279,7 @@ func (e *endpoint) explainTLS(at *Error, err error) bool {
 }
 
 // permit is the hint for a user that lacks a permission.
-const permit = "let the user do it: ACL SETUSER NAME ~{sluice* &{sluice* +@all -@dangerous +info"
+const permit = "grant the permissions: ACL SETUSER NAME ~{sluice* &{sluice* +@all -@dangerous +info"
 
 // refusal is an error by which an engine refuses to be used, with what to do.
 type refusal struct {
@@ -288,28 +288,28 @@ type refusal struct {
 }
 
 var refusals = [...]refusal{
-	{"WRONGPASS", "user or password is wrong", "check the user in the URL, and the password there or in $" + PasswordVariable, false},
-	{"NOAUTH", "it wants a password", "export " + PasswordVariable + "=..., and name the user in the URL if it has several", false},
+	{"WRONGPASS", "the user or the password is wrong", "check the user in the URL, and the password there or in $" + PasswordVariable, false},
+	{"NOAUTH", "the server needs a password", "export " + PasswordVariable + "=..., and add the user to the URL if the server has several users", false},
 	{"invalid password", "the password is wrong", "check the password in the URL or in $" + PasswordVariable, false},
 	{"NOPERM", "", permit, true},
 	{"The user executing the script can't", "", permit, true}, // Redis before 7.2,
 	{"ACL failure in script", "", permit, true},               // and later ones, and Valkey
-	{"DENIED", "it accepts only programs on its own host (protected mode)", "set a password there, and export it in $" + PasswordVariable, true},
-	{"LOADING", "it reads its data from disk", "try again in a moment", false},
-	{"MASTERDOWN", "it is a replica that has lost its primary", "name the primary", true},
-	{"CLUSTERDOWN", "the cluster is down", "see CLUSTER INFO there", false},
-	{"READONLY", "it cannot be written to: it is a replica", "name the primary, or the sentinels that know which one that is: redis://sentinel:26379?master_set=NAME", true},
-	{"NOREPLICAS", "it has too few replicas to be written to", "see min-replicas-to-write there", false},
-	{"OOM", "its memory is full", "raise maxmemory there, or make room", false},
-	{"BUSY", "it is held up by a script that does not end", "see SLOWLOG there; SCRIPT KILL ends one that has written nothing", false},
-	{"MISCONF", "it cannot save to disk, and is not to be written to", "see its log, and make room on its disk", false},
-	{"unknown command 'SENTINEL'", "it is not a sentinel", "use the port of a sentinel, usually 26379, or remove master_set to use the server itself", true},
-	{"unknown command 'EVAL'", "it runs no scripts: it may be a sentinel", "name with a sentinel the server that it is for: redis://sentinel:26379?master_set=NAME", true},
-	{"This instance has cluster support disabled", "it is not a node of a cluster", "remove addr for one server, or add master_set=NAME for sentinels", true},
-	{"No such master with that name", "the sentinels know no server of the name in master_set", "see SENTINEL MASTERS there", true},
-	{"max number of clients", "it has as many clients as it takes", "raise maxclients there", false},
-	{"DB index is out of range", "it has no database of that number", "correct the database number at the end of the URL", true},
-	{"invalid DB index", "it has no database of that number", "correct the database number at the end of the URL", true},
+	{"DENIED", "the server accepts only clients on its own host (protected mode)", "set a password on the server, and export it in $" + PasswordVariable, true},
+	{"LOADING", "the server is still loading its data from disk", "try again in a moment", false},
+	{"MASTERDOWN", "the server is a replica without a connection to its primary", "use the URL of the primary", true},
+	{"CLUSTERDOWN", "the cluster is down", "run CLUSTER INFO there to find the cause", false},
+	{"READONLY", "the server is a read-only replica", "use the URL of the primary, or of a sentinel: redis://sentinel:26379?master_set=NAME", true},
+	{"NOREPLICAS", "the server rejects writes, because it has too few replicas", "check min-replicas-to-write there", false},
+	{"OOM", "the memory of the server is full", "raise maxmemory there, or delete keys", false},
+	{"BUSY", "a script that does not finish blocks the server", "run SCRIPT KILL there to stop a script that has written nothing", false},
+	{"MISCONF", "the server rejects writes, because it cannot save to disk", "check the log of the server, and free disk space", false},
+	{"unknown command 'SENTINEL'", "the server is not a sentinel", "use the port of a sentinel, usually 26379, or remove master_set to use the server itself", true},
+	{"unknown command 'EVAL'", "the server does not run scripts, and may be a sentinel", "add the name of the monitored server to the URL of a sentinel: redis://sentinel:26379?master_set=NAME", true},
+	{"This instance has cluster support disabled", "the server is not a node of a cluster", "remove addr to use one server, or add master_set=NAME to use sentinels", true},
+	{"No such master with that name", "the sentinels do not know the server name in master_set", "run SENTINEL MASTERS there to list the names", true},
+	{"max number of clients", "the server has reached its maximum number of clients", "raise maxclients there", false},
+	{"DB index is out of range", "the server has no database with this number", "correct the database number at the end of the URL", true},
+	{"invalid DB index", "the server has no database with this number", "correct the database number at the end of the URL", true},
 	{"SELECT is not allowed", "a cluster has only database 0", "remove the database from the URL", true},
 }
 
@@ -317,14 +317,14 @@ var refusals = [...]refusal{
 func (e *endpoint) explainRefusal(at *Error, err error) {
 	if isForeign(err) {
 		at.Err, at.Settings = errForeign, true
-		at.hint = "list the keys with: redis-cli --scan --pattern '" + keyPrefix + "*', and delete the ones of another program, or choose " +
+		at.hint = "list the keys with redis-cli --scan --pattern '" + keyPrefix + "*' and delete the keys of other programs, or use " +
 			"another database or server for Sluice, such as redis://HOST:6379/1"
 		return
 	}
 	text := err.Error()
 	known := refusalOf(text)
 	if known == nil {
-		at.Err, at.hint = fmt.Errorf("it answers: %w", at.Err), "check whether Redis or Valkey is there"
+		at.Err, at.hint = fmt.Errorf("the server responds: %w", at.Err), "check whether Redis or Valkey is there"
 		return
 	}
 	at.hint, at.Settings = known.hint, known.settings
@@ -337,7 +337,7 @@ func (e *endpoint) explainRefusal(at *Error, err error) {
 		if i := strings.LastIndex(text, " script: "); i >= 0 && strings.Contains(text[i:], "@user_script") {
 			text = text[:i] // a number of ours, which means nothing to anybody
 		}
-		at.Err = fmt.Errorf("its user may not do all that is needed: %s", text)
+		at.Err = fmt.Errorf("its user lacks permissions: %s", text)
 	}
 }
 

@@ -46,24 +46,24 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	hung := listener(t, func(net.Conn) {})
 	for name, test := range map[string]refusedOpen{
 		"no such host":        {cluster.Config{URL: "redis://sluice-test.invalid"}, "no host of that name", "check the URL", false},
-		"silence":             {cluster.Config{URL: "redis://" + hung}, "no answer within 4s", "firewall", false},
-		"TLS to plain":        {cluster.Config{URL: "rediss://" + plain.address()}, "no answer within", "redis://", false},
-		"no password":         {cluster.Config{URL: secret2}, "wants a password", cluster.PasswordVariable, false},
-		"wrong password":      {cluster.Config{URL: "redis://:open-sesame-2@" + secret.address()}, "user or password is wrong", cluster.PasswordVariable, false},
-		"wrong user":          {cluster.Config{URL: "redis://bob@" + secret.address(), Password: "open-sesame-1"}, "user or password is wrong", "user in the URL", false},
-		"password of another": {cluster.Config{URL: secret2, Password: "open-sesame-2"}, "user or password is wrong", "password", false},
-		"a replica":           {cluster.Config{URL: replica.url()}, "it is a replica", "name the server that it is a replica of (127.0.0.1:", true},
+		"silence":             {cluster.Config{URL: "redis://" + hung}, "no response within 4s", "firewall", false},
+		"TLS to plain":        {cluster.Config{URL: "rediss://" + plain.address()}, "no response within", "redis://", false},
+		"no password":         {cluster.Config{URL: secret2}, "needs a password", cluster.PasswordVariable, false},
+		"wrong password":      {cluster.Config{URL: "redis://:open-sesame-2@" + secret.address()}, "the user or the password is wrong", cluster.PasswordVariable, false},
+		"wrong user":          {cluster.Config{URL: "redis://bob@" + secret.address(), Password: "open-sesame-1"}, "the user or the password is wrong", "user in the URL", false},
+		"password of another": {cluster.Config{URL: secret2, Password: "open-sesame-2"}, "the user or the password is wrong", "password", false},
+		"a replica":           {cluster.Config{URL: replica.url()}, "read-only replica", "use the URL of the primary (127.0.0.1:", true},
 		"an evicting policy":  {cluster.Config{URL: forgetful.url()}, "maxmemory-policy is volatile-lru", "CONFIG SET maxmemory-policy noeviction", true},
-		"a full memory":       {cluster.Config{URL: full.url()}, "memory is full", "maxmemory", false},
+		"a full memory":       {cluster.Config{URL: full.url()}, "memory of the server is full", "maxmemory", false},
 		"too many clients":    {cluster.Config{URL: limited.url()}, "", "maxclients", false},
-		"no such database":    {cluster.Config{URL: plain.url() + "/99"}, "no database of that number", "number", true},
-		"other keys":          {cluster.Config{URL: "redis://narrow@" + acl.address(), Password: "narrow-pass-1"}, "its user may not do all that is needed", "ACL SETUSER", true},
-		"no channels":         {cluster.Config{URL: "redis://mute@" + acl.address(), Password: "mute-pass-1"}, "its user may not do all that is needed", "ACL SETUSER", true},
-		"no scripts":          {cluster.Config{URL: "redis://tied@" + acl.address(), Password: "tied-pass-1"}, "its user may not do all that is needed", "ACL SETUSER", true},
-		"too few commands":    {cluster.Config{URL: "redis://short@" + acl.address(), Password: "short-pass-1"}, "it has no permissions to run SUBSCRIBE, ZADD", "ACL SETUSER", true},
-		"no sentinel":         {cluster.Config{URL: plain.url() + "?master_set=main"}, "it is not a sentinel", "26379", true},
+		"no such database":    {cluster.Config{URL: plain.url() + "/99"}, "no database with this number", "number", true},
+		"other keys":          {cluster.Config{URL: "redis://narrow@" + acl.address(), Password: "narrow-pass-1"}, "its user lacks permissions", "ACL SETUSER", true},
+		"no channels":         {cluster.Config{URL: "redis://mute@" + acl.address(), Password: "mute-pass-1"}, "its user lacks permissions", "ACL SETUSER", true},
+		"no scripts":          {cluster.Config{URL: "redis://tied@" + acl.address(), Password: "tied-pass-1"}, "its user lacks permissions", "ACL SETUSER", true},
+		"too few commands":    {cluster.Config{URL: "redis://short@" + acl.address(), Password: "short-pass-1"}, "its user has no permissions to run SUBSCRIBE, ZADD", "ACL SETUSER", true},
+		"no sentinel":         {cluster.Config{URL: plain.url() + "?master_set=main"}, "the server is not a sentinel", "26379", true},
 		"a sentinel":          {cluster.Config{URL: watching.url()}, "it may be a sentinel", "master_set=NAME", true},
-		"no cluster":          {cluster.Config{URL: plain.url() + "?addr=127.0.0.1:" + gone}, "it is not a node of a cluster", "remove addr", true},
+		"no cluster":          {cluster.Config{URL: plain.url() + "?addr=127.0.0.1:" + gone}, "the server is not a node of a cluster", "remove addr", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,10 +86,10 @@ func TestOpenSaysWhyNothingAnswers(t *testing.T) {
 	web := listener(t, func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 400 Bad Request\r\n\r\n") })
 	_, gone, _ := net.SplitHostPort(closed(t))
 	for name, test := range map[string]refusedOpen{
-		"nobody":           {cluster.Config{URL: "redis://127.0.0.1:" + gone}, "nothing listens there", "start it", false},
-		"no such socket":   {cluster.Config{URL: "unix://" + t.TempDir() + "/none.sock"}, "nothing listens there", "start it", false},
-		"a slammed door":   {cluster.Config{URL: "redis://" + closing}, "hung up without a word", "rediss://", false},
-		"another protocol": {cluster.Config{URL: "redis://" + web}, "does not speak the protocol of Redis", "port", false},
+		"nobody":           {cluster.Config{URL: "redis://127.0.0.1:" + gone}, "no server listens at this address", "start Redis", false},
+		"no such socket":   {cluster.Config{URL: "unix://" + t.TempDir() + "/none.sock"}, "no server listens at this address", "start Redis", false},
+		"a slammed door":   {cluster.Config{URL: "redis://" + closing}, "closed the connection without a response", "rediss://", false},
+		"another protocol": {cluster.Config{URL: "redis://" + web}, "does not speak the Redis protocol", "port", false},
 		"TLS to another":   {cluster.Config{URL: "rediss://" + web}, "does not speak TLS", "redis://", false},
 	} {
 		t.Run(name, test.check)
@@ -149,14 +149,14 @@ func oldServer(t *testing.T, info string) string {
 
 func TestVersionsBeforeSevenAreRefused(t *testing.T) {
 	for _, test := range []struct{ info, refused, name, version string }{
-		{"redis_version:6.2.14\r\n", "it is redis 6.2.14, which is too old", "", ""},
-		{"redis_version:5.0.7\r\nrole:master\r\n", "it is redis 5.0.7, which is too old", "", ""},
+		{"redis_version:6.2.14\r\n", "redis 6.2.14 is too old", "", ""},
+		{"redis_version:5.0.7\r\nrole:master\r\n", "redis 5.0.7 is too old", "", ""},
 		{"redis_version:7.0.0\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n", "", "redis", "7.0.0"},
 		{"redis_version:10.1.0\r\n", "", "redis", "10.1.0"},
 		{"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.0\r\n", "", "valkey", "8.1.0"},
 		{"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:7.2.5\r\n", "", "valkey", "7.2.5"},
 		{"redis_version:6.2.14\r\nvalkey_version:7.2.5\r\n", "", "valkey", "7.2.5"},
-		{"redis_version:7.2.4\r\nrole:slave\r\nmaster_host:10.0.0.1\r\n", "it is a replica", "", ""},
+		{"redis_version:7.2.4\r\nrole:slave\r\nmaster_host:10.0.0.1\r\n", "read-only replica", "", ""},
 		{"redis_version:7.2.4\r\nmaxmemory_policy:allkeys-lfu\r\n", "its maxmemory-policy is allkeys-lfu", "", ""},
 	} {
 		url := oldServer(t, test.info)

@@ -90,9 +90,9 @@ func (c *Cluster) Collect(ctx context.Context, cfg JobConfig) (*Collector, error
 	cfg.Window = cmp.Or(cfg.Window, DefaultWindow)
 	switch {
 	case cfg.Name == "":
-		return nil, errors.New("a job needs a name")
+		return nil, errors.New("the job has no name")
 	case cfg.Window < 1 || cfg.Window > MaxWindow:
-		return nil, fmt.Errorf("a window of %d tasks: give 1 to %d", cfg.Window, MaxWindow)
+		return nil, fmt.Errorf("the window of %d tasks is not between 1 and %d", cfg.Window, MaxWindow)
 	case len(cfg.Settings) > MaxPayload:
 		return nil, fmt.Errorf("the job's settings have %d bytes: the maximum is %d", len(cfg.Settings), MaxPayload)
 	}
@@ -131,7 +131,7 @@ func (k *Collector) Add(ctx context.Context, t Task) error {
 		return &TooLargeError{Number: t.Number, Bytes: len(t.Payload)}
 	}
 	if t.Number < 0 || t.Number >= 1<<32 {
-		return fmt.Errorf("item %d: numbers are from 0 to %d", t.Number, int64(1<<32-1))
+		return fmt.Errorf("the item number %d is not between 0 and %d", t.Number, int64(1<<32-1))
 	}
 	for {
 		room, err := k.accept(t)

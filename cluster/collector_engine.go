@@ -27,7 +27,7 @@ func (k *Collector) succeed(ctx context.Context) error {
 			return err
 		}
 		if !told {
-			k.link.log.Warn("waiting for the job to be free", "job", held.Job, "host", held.Host, "pid", held.PID, "most", k.terms.lease)
+			k.link.log.Warn("waiting until another collector releases the job", "job", held.Job, "host", held.Host, "pid", held.PID, "most", k.terms.lease)
 			told = true
 		}
 		if err := wake.In(ctx, k.terms.lease/30, nil); err != nil {

@@ -113,7 +113,7 @@ func (l *Ledger) Check(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("shared ledger: %w", err)
 	}
-	return fmt.Errorf("shared ledger: its keys (%s:*) are of version %s, and this program is of version %s: use one version of sluice, "+
+	return fmt.Errorf("shared ledger: its keys (%s:*) have version %s, but this program uses version %s: use one version of Sluice, "+
 		"or delete the keys", l.account, format.text, ledgerFormat)
 }
 
@@ -224,7 +224,7 @@ func (l *Ledger) Close() error {
 	defer cancel()
 	for _, ln := range lanes {
 		if err := l.insist(ctx, ln); err != nil {
-			return fmt.Errorf("shared ledger: the last words of lane %q were not heard: %w", ln.name, err)
+			return fmt.Errorf("shared ledger: the last update of lane %q was not sent: %w", ln.name, err)
 		}
 	}
 	return l.leave(ctx, lanes)

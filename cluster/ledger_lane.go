@@ -13,7 +13,7 @@ import (
 )
 
 // errLate is a reply that came so late that its permits may be over.
-var errLate = errors.New("the reply is older than a permit may be")
+var errLate = errors.New("the response of Redis arrived too late")
 
 // lane is what a Ledger has to say of one lane, and what it remembers of it. At most one message of it is under way.
 type lane struct {

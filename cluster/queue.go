@@ -119,5 +119,5 @@ type VersionError struct {
 
 // Error returns the name of the job and both versions.
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("job %q has protocol version %d, this program version %d: use one release on every host", e.Job, e.Has, e.Want)
+	return fmt.Sprintf("job %q has protocol version %d, but this program has version %d: use one release on every host", e.Job, e.Has, e.Want)
 }

@@ -19,23 +19,23 @@ func TestWordsOfEveryEngineAreKnown(t *testing.T) {
 		says, want, hint string
 		settings         bool
 	}{
-		"wrong password": {"WRONGPASS invalid username-password pair or user is disabled.", "user or password is wrong", cluster.PasswordVariable, false},
-		"no password":    {"NOAUTH Authentication required.", "wants a password", cluster.PasswordVariable, false},
-		"commands":       {"NOPERM User mute has no permissions to run the 'eval' command", "its user may not do all that is needed", "ACL SETUSER", true},
-		"protected mode": {"DENIED Redis is running in protected mode", "programs on its own host", cluster.PasswordVariable, true},
-		"a start":        {"LOADING Redis is loading the dataset in memory", "reads its data from disk", "in a moment", false},
-		"a replica":      {"READONLY You can't write against a read only replica.", "it is a replica", "master_set=NAME", true},
-		"memory":         {"OOM command not allowed when used memory > 'maxmemory'.", "its memory is full", "maxmemory", false},
-		"a sentinel":     {"ERR unknown command 'EVAL', with args beginning with: 'x'", "it may be a sentinel", "master_set=NAME", true},
-		"a database":     {"ERR DB index is out of range", "no database of that number", "number", true},
+		"wrong password": {"WRONGPASS invalid username-password pair or user is disabled.", "the user or the password is wrong", cluster.PasswordVariable, false},
+		"no password":    {"NOAUTH Authentication required.", "needs a password", cluster.PasswordVariable, false},
+		"commands":       {"NOPERM User mute has no permissions to run the 'eval' command", "its user lacks permissions", "ACL SETUSER", true},
+		"protected mode": {"DENIED Redis is running in protected mode", "clients on its own host", cluster.PasswordVariable, true},
+		"a start":        {"LOADING Redis is loading the dataset in memory", "loading its data from disk", "in a moment", false},
+		"a replica":      {"READONLY You can't write against a read only replica.", "read-only replica", "master_set=NAME", true},
+		"memory":         {"OOM command not allowed when used memory > 'maxmemory'.", "the memory of the server is full", "maxmemory", false},
+		"a sentinel":     {"ERR unknown command 'EVAL', with args beginning with: 'x'", "may be a sentinel", "master_set=NAME", true},
+		"a database":     {"ERR DB index is out of range", "no database with this number", "number", true},
 		"channels, Redis 7.0": {"NOPERM The user executing the script can't publish to the channel mentioned in the command",
-			"its user may not do all that is needed", "&{sluice*", true},
+			"its user lacks permissions", "&{sluice*", true},
 		"channels, Redis 7.2, Redis 8, Valkey": {"ERR ACL failure in script: No permissions to access a channel script: 2cbcc9532e44, on @user_script:2.",
-			"its user may not do all that is needed: ACL failure in script: No permissions to access a channel", "&{sluice*", true},
+			"its user lacks permissions: ACL failure in script: No permissions to access a channel", "&{sluice*", true},
 		"a script": {"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
-			"held up by a script", "SCRIPT KILL", false},
-		"a password": {"ERR nothing is known of open-sesame-1", "it answers: nothing is known of ***", "whether Redis", false},
-		"clients":    {"ERR max number of clients reached", "as many clients as it takes", "maxclients", false},
+			"a script that does not finish", "SCRIPT KILL", false},
+		"a password": {"ERR nothing is known of open-sesame-1", "the server responds: nothing is known of ***", "whether Redis", false},
+		"clients":    {"ERR max number of clients reached", "maximum number of clients", "maxclients", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			engine := miniredis.RunT(t)
@@ -51,10 +51,10 @@ func TestWordsOfEveryEngineAreKnown(t *testing.T) {
 // TestABatchOutlivesWhatPassesAndSaysWhatToDo has an engine refuse everything for a while.
 func TestABatchOutlivesWhatPassesAndSaysWhatToDo(t *testing.T) {
 	for says, want := range map[string][]string{
-		"OOM command not allowed when used memory > 'maxmemory'.":                  {"its memory is full", "raise maxmemory there"},
-		"max number of clients reached":                                            {"as many clients as it takes", "raise maxclients"},
-		"MISCONF Errors writing to the AOF file: No space left on device":          {"it cannot save to disk", "room on its disk"},
-		"BUSY Redis is busy running a script.":                                     {"held up by a script", "SCRIPT KILL"},
+		"OOM command not allowed when used memory > 'maxmemory'.":                  {"the memory of the server is full", "raise maxmemory there"},
+		"max number of clients reached":                                            {"maximum number of clients", "raise maxclients"},
+		"MISCONF Errors writing to the AOF file: No space left on device":          {"it cannot save to disk", "free disk space"},
+		"BUSY Redis is busy running a script.":                                     {"a script that does not finish", "SCRIPT KILL"},
 		"TRYAGAIN Multiple keys request during rehashing of slot":                  {"Redis does not respond: waiting", "TRYAGAIN"},
 		"UNBLOCKED force unblock from blocking operation, instance state changed.": {"Redis does not respond: waiting", "UNBLOCKED"},
 	} {
@@ -89,7 +89,7 @@ func TestAnEngineThatOnlyLetsReadIsSaidToBeBackWhenItIs(t *testing.T) {
 			return ""
 		})
 		time.Sleep(30 * time.Second) // results are read meanwhile
-		if text := log.String(); strings.Contains(text, "answers again") || strings.Count(text, "its memory is full") != 1 {
+		if text := log.String(); strings.Contains(text, "answers again") || strings.Count(text, "the memory of the server is full") != 1 {
 			t.Errorf("while it lets nobody write:\n%s", text)
 		}
 		at.Refuse(nil)

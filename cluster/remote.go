@@ -65,7 +65,7 @@ func (r *Remote) withdraw(ctx context.Context) {
 			r.wg.Go(func() { r.giveUp(ctx) })
 		}
 		if err := r.collector.Withdraw(ctx); err != nil && ctx.Err() == nil {
-			r.collector.link.log.Warn("items that no worker has cannot be taken back", "error", err)
+			r.collector.link.log.Warn("items that wait for a worker cannot be withdrawn", "error", err)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func (r *Remote) giveUp(ctx context.Context) {
 			return
 		}
 	}
-	r.collector.link.log.Warn(fmt.Sprintf("Redis at %s has not answered for %s: items at workers are left to the next run", r.watch.at, finishWithin))
+	r.collector.link.log.Warn(fmt.Sprintf("Redis at %s has not responded for %s: the next run collects the items at workers", r.watch.at, finishWithin))
 	_ = r.collector.Close() // Close calls it again, and reports the same
 }
 
@@ -171,7 +171,7 @@ func parseOutcome(o *Outcome, hash work.Hash) (*batch.Answer, error) {
 	case o.Withdrawn:
 		return nil, batch.ErrWithdrawn
 	case o.Poison:
-		return &batch.Answer{Kind: sluice.Internal, Message: fmt.Sprintf("given up: %d workers were lost while they had it, the last was %s", o.Deliveries, o.Worker)}, nil
+		return &batch.Answer{Kind: sluice.Internal, Message: fmt.Sprintf("Sluice gave up: %d workers were lost while they processed the item, the last was %s", o.Deliveries, o.Worker)}, nil
 	}
 	a, err := batch.ParseAnswer(o.Payload)
 	switch {
@@ -206,7 +206,7 @@ func (r *Remote) Close(ctx context.Context, done bool) error {
 	if done {
 		last, cancel := context.WithTimeout(ctx, finishWithin)
 		if r.collector.Finish(last) != nil {
-			err = fmt.Errorf("job %s is done, but Redis does not answer: run the same command again to remove the job", r.job.Name)
+			err = fmt.Errorf("job %s is done, but Redis does not respond: run the same command again to remove the job", r.job.Name)
 		}
 		cancel()
 	}

@@ -89,8 +89,8 @@ func TestARemoteTrustsNoResult(t *testing.T) {
 			{string(batch.AppendAnswer(nil, &good)), ""},
 			{"garbage\x00", "cannot be read"},
 			{string(batch.AppendAnswer(nil, &other)), "belongs to the earlier request"},
-			{strings.Replace(string(batch.AppendAnswer(nil, &good)), "sluice-answer 1", "sluice-answer 3", 1), "of version sluice-answer 3"},
-			{strings.Replace(string(batch.AppendAnswer(nil, &good)), `"kind":"ok"`, `"kind":"auth"`, 1), "none that a worker gives"},
+			{strings.Replace(string(batch.AppendAnswer(nil, &good)), "sluice-answer 1", "sluice-answer 3", 1), "version sluice-answer 3"},
+			{strings.Replace(string(batch.AppendAnswer(nil, &good)), `"kind":"ok"`, `"kind":"auth"`, 1), "value out of range"},
 		} {
 			completed := make(chan struct{})
 			go func() {

@@ -210,7 +210,7 @@ func leave(pause, since time.Duration) time.Duration { return min(pause, leftFor
 func (s *Source) read(ctx context.Context, c Task) (*batch.Task, error) {
 	terms, err := s.termsOf(c.Job)
 	if err != nil {
-		s.warnOnce(fmt.Sprintf("job %s is left to other workers: %v", c.Job.Name, err))
+		s.warnOnce(fmt.Sprintf("this worker leaves job %s to other workers: %v", c.Job.Name, err))
 		if s.cfg.Job != "" {
 			s.giveBack(c)
 			return nil, &TermsError{Job: c.Job.Name, Err: err}
@@ -219,8 +219,8 @@ func (s *Source) read(ctx context.Context, c Task) (*batch.Task, error) {
 	}
 	task, err := batch.ParseTask(c.Payload)
 	if err != nil {
-		s.from.link.log.Warn(fmt.Sprintf("job %s, line %d: a task is refused: %v", c.Job.Name, c.Number+1, err))
-		refused := batch.Answer{Refused: true, Kind: sluice.BadRequest, Message: "a worker refused it: " + err.Error()}
+		s.from.link.log.Warn(fmt.Sprintf("job %s, line %d: this worker rejects the task: %v", c.Job.Name, c.Number+1, err))
+		refused := batch.Answer{Refused: true, Kind: sluice.BadRequest, Message: "a worker rejected the task: " + err.Error()}
 		return nil, s.insist(ctx, s.from.Complete(ctx, c, batch.AppendAnswer(nil, &refused)))
 	}
 	switch leave, err := s.begins(ctx, task.Model); {
@@ -315,7 +315,7 @@ func (s *Source) Done(task *batch.Task, a *batch.Answer) {
 	}
 	if long, ok := errors.AsType[*TooLargeError](err); ok {
 		a.Kind, a.Status, a.Payload = sluice.Internal, 0, nil
-		a.Message = fmt.Sprintf("the result has %d bytes, more than can be handed over", long.Bytes)
+		a.Message = fmt.Sprintf("the result has %d bytes, more than a worker can return", long.Bytes)
 		err = s.from.Complete(s.life, c, batch.AppendAnswer(nil, a))
 	}
 	if err != nil {
@@ -350,7 +350,7 @@ func (s *Source) Close(cause error) (returned int, err error) {
 	s.mu.Unlock()
 	for _, c := range open {
 		if err = s.from.Return(ctx, c); err != nil {
-			err = fmt.Errorf("%d items could not be given back, and are given to other workers in a few seconds: %w", len(open)-returned, err)
+			err = fmt.Errorf("%d items could not be returned, and other workers get them in a few seconds: %w", len(open)-returned, err)
 			break
 		}
 		returned++
@@ -373,7 +373,7 @@ func (s *Source) Status() string {
 	case away != "" || !idle:
 		return away
 	case orphan != "":
-		return fmt.Sprintf("waiting for calls: job %s is left, until its run is started again", orphan)
+		return fmt.Sprintf("waiting for requests: the run of job %s has stopped, and must be started again", orphan)
 	}
-	return "waiting for a run to hand out calls"
+	return "waiting for a run that distributes requests"
 }

@@ -147,12 +147,12 @@ func TestASourceEndsAtItsLimits(t *testing.T) {
 		if took := time.Since(began); took < 99*time.Second || took > 101*time.Second {
 			t.Errorf("it ended after %v: want a minute after the item, which was there from 30 to 40 s", took)
 		}
-		if st := s.Status(); st != "waiting for a run to hand out calls" {
+		if st := s.Status(); st != "waiting for a run that distributes requests" {
 			t.Errorf("%q", st)
 		}
 		k.Close()
 		time.Sleep(2 * time.Second) // the status is a second old at most
-		if st := s.Status(); !strings.Contains(st, "job job is left, until its run is started again") {
+		if st := s.Status(); !strings.Contains(st, "the run of job job has stopped, and must be started again") {
 			t.Errorf("without a collector: %q", st)
 		}
 	})

@@ -119,7 +119,7 @@ func isForeign(err error) bool {
 func (c *Cluster) now(ctx context.Context) (time.Time, error) {
 	got, err := c.client.do(ctx, "TIME")
 	if err != nil || len(got.list) != 2 {
-		return time.Time{}, c.at.explain(ctx, cmp.Or(err, errors.New("TIME answers something else")))
+		return time.Time{}, c.at.explain(ctx, cmp.Or(err, errors.New("unexpected response to TIME")))
 	}
 	return time.Unix(got.list[0].number(), got.list[1].number()*1000).UTC(), nil
 }
@@ -177,7 +177,7 @@ func scan(ctx context.Context, node engine, each func(key string)) error {
 			return err
 		}
 		if len(got.list) != 2 {
-			return errors.New("SCAN answers something else")
+			return errors.New("unexpected response to SCAN")
 		}
 		for _, key := range got.list[1].texts() {
 			each(key)

@@ -21,10 +21,10 @@ func TestSentinelsNameTheServerThatCanBeWrittenTo(t *testing.T) {
 		"sentinel failover-timeout main 2000", first.port)
 	sentinel := newServer(t, "--sentinel", conf)
 	url := sentinel.url() + "?master_set=main"
-	if text, hint, settings := refused(t, cluster.Config{URL: sentinel.url() + "?master_set=other"}); !strings.Contains(text, "know no server of the name") || hint == "" || !settings {
+	if text, hint, settings := refused(t, cluster.Config{URL: sentinel.url() + "?master_set=other"}); !strings.Contains(text, "do not know the server name") || hint == "" || !settings {
 		t.Errorf("a name that is not known: %s (hint: %s)", text, hint)
 	}
-	if text, _, _ := refused(t, cluster.Config{URL: url}); !strings.Contains(text, "wants a password") {
+	if text, _, _ := refused(t, cluster.Config{URL: url}); !strings.Contains(text, "needs a password") {
 		t.Errorf("no password: %s", text)
 	}
 	c := connect(t, cluster.Config{URL: url, Password: "a-pass-word-1", Role: "run"})
@@ -109,7 +109,7 @@ func TestSentinelsHaveAPasswordOfTheirOwn(t *testing.T) {
 	conf := fmt.Sprintf("sentinel monitor main 127.0.0.1 %d 1\nsentinel auth-pass main a-pass-word-1\nrequirepass another-pass-1", server.port)
 	url := newServer(t, "--sentinel", conf).url() + "?master_set=main"
 	text, hint, _ := refused(t, cluster.Config{URL: url, Password: "a-pass-word-1"})
-	if !strings.Contains(text, "wants a password") || !strings.Contains(hint, cluster.SentinelPasswordVariable) {
+	if !strings.Contains(text, "needs a password") || !strings.Contains(hint, cluster.SentinelPasswordVariable) {
 		t.Errorf("%s (hint: %s)", text, hint)
 	}
 	connect(t, cluster.Config{URL: url, Password: "a-pass-word-1", SentinelPassword: "another-pass-1"})
@@ -200,7 +200,7 @@ func offers(t *testing.T, n *realServer, port int) bool {
 	return false
 }
 
-// doAs runs a command on a server that wants a password.
+// doAs runs a command on a server that needs a password.
 func doAs(t *testing.T, s *realServer, password string, words ...string) string {
 	t.Helper()
 	client := dialAs(t, s.address(), password)

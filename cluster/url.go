@@ -78,7 +78,7 @@ func Password(text string) string {
 }
 
 // form is the hint for a URL that is none. Nothing of such a URL is quoted: what is where the port should be may be a password.
-const form = "write redis://user@host:6379/0, rediss:// for TLS, and the password into $" + PasswordVariable
+const form = "write redis://user@host:6379/0, or rediss:// for TLS, and export the password in $" + PasswordVariable
 
 // parseURL reads a URL. The error is an *Error, which quotes no part of it that could be a password.
 func parseURL(text string) (e endpoint, err error) {
@@ -100,7 +100,7 @@ func parseURL(text string) (e endpoint, err error) {
 	e.password, _ = u.User.Password()
 	options, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return e, wrongURL(errors.New("what follows the ? of the URL cannot be read"), form)
+		return e, wrongURL(errors.New("the options after the ? in the URL cannot be read"), form)
 	}
 	if err := e.takeOptions(options); err != nil {
 		return e, err
@@ -125,27 +125,27 @@ func (e *endpoint) takeOptions(options url.Values) error {
 		case name == "addr" || name == "db" && e.scheme == "unix":
 			continue
 		case len(values) > 1:
-			return wrongURL(fmt.Errorf("the URL says %s twice", name), "write it once")
+			return wrongURL(fmt.Errorf("the URL contains the option %s twice", name), "write it once")
 		case name == "insecure":
 			var err error
 			if e.insecure, err = strconv.ParseBool(values[0]); err != nil {
-				return wrongURL(errors.New("insecure is true or false"), "remove it to verify certificates")
+				return wrongURL(errors.New("insecure must be true or false"), "remove it to verify certificates")
 			}
 		case !known:
-			return wrongURL(fmt.Errorf("the URL has an option %q, which is not known", name),
-				"the options are addr, master_set, sentinel_user, ca_file, cert_file, key_file, server_name and insecure")
+			return wrongURL(fmt.Errorf("the URL has the unknown option %q", name),
+				"use only addr, master_set, sentinel_user, ca_file, cert_file, key_file, server_name and insecure")
 		default:
 			*field = values[0]
 		}
 		if (secure[name] != nil || name == "insecure") && e.scheme != "rediss" {
-			return wrongURL(fmt.Errorf("%s is for TLS, which this URL does not ask for", name), "begin it with rediss://")
+			return wrongURL(fmt.Errorf("%s is an option for TLS, but the URL does not begin with rediss://", name), "begin the URL with rediss://")
 		}
 	}
 	switch {
 	case (e.certFile == "") != (e.keyFile == ""):
-		return wrongURL(errors.New("cert_file and key_file go together"), "name both in the URL, or none")
+		return wrongURL(errors.New("only one of cert_file and key_file is set"), "set both or neither in the URL")
 	case e.sentinelUser != "" && e.master == "":
-		return wrongURL(errors.New("sentinel_user is for sentinels"), "name the server that they look after by master_set=NAME")
+		return wrongURL(errors.New("sentinel_user is set, but master_set is missing"), "add master_set=NAME with the name of the server that the sentinels monitor")
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (e *endpoint) takeOptions(options url.Values) error {
 // takeSocket takes what is of a socket of this host.
 func (e *endpoint) takeSocket(u *url.URL, options url.Values) error {
 	if u.Host != "" || u.Path == "" || options.Has("addr") || e.master != "" {
-		return wrongURL(errors.New("unix:// wants the path of a socket, and nothing else"), "write unix:///path/to/redis.sock")
+		return wrongURL(errors.New("a unix:// URL may contain only the path of a socket"), "write unix:///path/to/redis.sock")
 	}
 	e.addresses = []string{u.Path}
 	if options.Has("db") {
@@ -188,7 +188,7 @@ func (e *endpoint) takeDatabase(text string) error {
 	}
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil { // it may be the rest of a password
-		return wrongURL(errors.New("what follows the host in the URL is not the number of a database"), form)
+		return wrongURL(errors.New("the path of the URL is not the number of a database"), form)
 	}
 	e.database = int(n)
 	return nil
@@ -245,17 +245,17 @@ func (e *endpoint) tls() (*tls.Config, error) {
 	if e.caFile != "" {
 		pem, err := os.ReadFile(e.caFile)
 		if err != nil {
-			return nil, wrongURL(fmt.Errorf("ca_file: %w", err), "name a file that can be read")
+			return nil, wrongURL(fmt.Errorf("ca_file: %w", err), "set ca_file to a readable file")
 		}
 		t.RootCAs = x509.NewCertPool()
 		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, wrongURL(fmt.Errorf("ca_file: %s holds no certificate", e.caFile), "it takes certificates in PEM")
+			return nil, wrongURL(fmt.Errorf("ca_file: %s contains no certificate", e.caFile), "set ca_file to a file of certificates in PEM format")
 		}
 	}
 	if e.certFile != "" {
 		own, err := tls.LoadX509KeyPair(e.certFile, e.keyFile)
 		if err != nil {
-			return nil, wrongURL(fmt.Errorf("cert_file and key_file: %w", err), "they take a certificate and its key, in PEM")
+			return nil, wrongURL(fmt.Errorf("cert_file and key_file: %w", err), "set cert_file to a certificate and key_file to its key, both in PEM format")
 		}
 		t.Certificates = []tls.Certificate{own}
 	}

@@ -153,11 +153,11 @@ func (w *Worker) hand(ctx context.Context, job string, tasks []reply, then func(
 func parseTask(m reply) (Task, error) {
 	e := m.list
 	if len(e) < 2 {
-		return Task{}, fmt.Errorf("task %v: not as Sluice writes it", m)
+		return Task{}, fmt.Errorf("task %v: the data was not written by Sluice", m)
 	}
 	fields := e[1].list
 	if len(fields) < 2 {
-		return Task{}, fmt.Errorf("task %v: not as Sluice writes it", m)
+		return Task{}, fmt.Errorf("task %v: the data was not written by Sluice", m)
 	}
 	n, err := strconv.ParseInt(fields[0].text, 10, 64)
 	t := Task{Number: n, Payload: []byte(fields[1].text), Deliveries: 1, ID: e[0].text}
@@ -226,7 +226,7 @@ func (w *Worker) flush(ctx context.Context, s *served, batch []completion) {
 			lost = time.Now()
 		}
 		if time.Since(lost) > longestLost {
-			w.link.log.Warn("results are dropped: Redis lost their job, and its run does not return", "job", s.job.Name, "results", len(batch))
+			w.link.log.Warn("results are dropped: Redis lost their job, and no run adds the job again", "job", s.job.Name, "results", len(batch))
 			break
 		}
 		if wake.In(ctx, firstRetry, nil) != nil {

@@ -78,7 +78,7 @@ func (c *call) read() *refusal {
 	if !coding.Known(codings) {
 		c.w.Header().Set("Accept-Encoding", coding.Names)
 		return &refusal{status: http.StatusUnsupportedMediaType, kind: "invalid_request",
-			message: fmt.Sprintf("the request body is compressed (content-encoding %s): the gateway reads at most %d of %s",
+			message: fmt.Sprintf("the request body is compressed with the encodings %s: the gateway supports at most %d of %s",
 				shown(strings.Join(codings, ", ")), coding.MaxCodings, coding.Names)}
 	}
 	if bad := c.take(); bad != nil {
@@ -121,7 +121,7 @@ func (c *call) unpack(codings []string) (bad *refusal) {
 	var err error
 	c.body, err = keepBody(coding.Reader(from, codings, c.cfg.maxBody()), -1, c.cfg.maxBody(), c.room())
 	if bad = c.refusalOfBody(err); bad != nil && bad.status == http.StatusBadRequest {
-		bad.message = fmt.Sprintf("the request body cannot be decompressed: it is not whole and valid %s", strings.Join(codings, ", "))
+		bad.message = fmt.Sprintf("the request body cannot be decompressed: it is not complete and valid %s", strings.Join(codings, ", "))
 		if slices.Contains(codings, "zstd") {
 			bad.message += fmt.Sprintf(" with a window of at most %d MiB", coding.MaxWindow>>20)
 		}
@@ -146,11 +146,11 @@ func (c *call) refusalOfBody(err error) *refusal {
 			message: "the gateway's memory for request bodies is full: retry later"}
 	case tooLong:
 		return &refusal{status: http.StatusRequestEntityTooLarge, kind: "request_too_large",
-			message: fmt.Sprintf("the request body is too long: it may have %d bytes", long.Limit)}
+			message: fmt.Sprintf("the request body is too long: the maximum is %d bytes", long.Limit)}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &refusal{status: http.StatusRequestTimeout, kind: "request_timeout", message: "the request body came too slowly"}
+		return &refusal{status: http.StatusRequestTimeout, kind: "request_timeout", message: "the request body arrived too slowly"}
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		invalid.message = "the request body broke off before its end"
+		invalid.message = "the request body is incomplete"
 	}
 	return invalid
 }
@@ -210,19 +210,19 @@ func (c *call) aside() *refusal {
 	case c.body.unknown != nil:
 		field := shown(*c.body.unknown)
 		return &refusal{status: http.StatusBadRequest, kind: "invalid_request", field: field,
-			message: fmt.Sprintf("unknown field %q: tenant %s may send only fields that %s is known to have", field, name, c.route.name())}
+			message: fmt.Sprintf("unknown field %q: tenant %s may send only known fields of %s", field, name, c.route.name())}
 	case len(c.body.named) > 0 && c.tenant.terms.capped():
 		return &refusal{status: http.StatusForbidden, kind: "price_unknown",
-			message: fmt.Sprintf("tenant %s has a spending cap, and the price of the other models that the request names is unknown: leave them out", name)}
+			message: fmt.Sprintf("tenant %s has a spending cap, but the price of the other models in the request is unknown: remove these models", name)}
 	case c.body.background && c.tenant.terms.capped():
 		return &refusal{status: http.StatusForbidden, kind: "price_unknown",
-			message: fmt.Sprintf("tenant %s has a spending cap, and the cost of a response in the background is unknown: leave background out", name)}
+			message: fmt.Sprintf("tenant %s has a spending cap, but the cost of a background response is unknown: remove the field background", name)}
 	}
 	for _, model := range c.body.named {
 		model = strings.TrimPrefix(model, "models/")
 		if to, ok := c.cfg.Models[model]; ok && to != model { // upstream it stands for itself
 			return &refusal{status: http.StatusForbidden, kind: "model_not_allowed",
-				message: fmt.Sprintf("%q is a name of this gateway, for the field model alone: name %q", shown(model), shown(to))}
+				message: fmt.Sprintf("%q is an alias of this gateway that works only in the field model: use %q here", shown(model), shown(to))}
 		}
 		if bad := c.allowed(model); bad != nil {
 			return bad
@@ -401,11 +401,11 @@ func (c *call) refusalOf(err error) refusal {
 	switch {
 	case errors.Is(err, sluice.ErrTooLarge):
 		return refusal{status: http.StatusBadRequest, kind: "request_too_large",
-			message: "the call is larger than the provider's whole limit"}
+			message: "the request is larger than the provider's whole limit"}
 	case errors.Is(err, sluice.ErrClosed):
 		return refusal{status: http.StatusServiceUnavailable, kind: "stopping", message: "the gateway is stopping"}
 	case !ok:
-		c.g.log.Error("a call failed", "error", provider.Redact(err.Error(), credentials(c.r)...))
+		c.g.log.Error("a request failed", "error", provider.Redact(err.Error(), credentials(c.r)...))
 		return refusal{status: http.StatusInternalServerError, kind: "internal", message: "the gateway failed"}
 	}
 	text := failed.Kind.String()

@@ -173,14 +173,14 @@ func (s *state) lost(header http.Header, r *http.Request) refusal {
 		if _, ok := routeOf(method, r.URL.Path); ok { // else it would not be lost
 			header.Set("Allow", method)
 			return refusal{status: http.StatusMethodNotAllowed, kind: "method_not_allowed",
-				message: fmt.Sprintf("%s takes %s, not %s", r.URL.Path, method, r.Method)}
+				message: fmt.Sprintf("%s accepts %s, not %s", r.URL.Path, method, r.Method)}
 		}
 	}
-	message := "no such path here: the gateway serves the chat, responses, embeddings, messages, generateContent and models APIs, " +
-		"and others pass if they are listed under passthrough"
+	message := "unknown path: the gateway serves the chat, responses, embeddings, messages, generateContent and models APIs, " +
+		"and the paths that passthrough lists"
 	switch r.URL.Path {
 	case "/", "/ui", "/metrics":
-		message += "; its dashboard and metrics have an address of their own, which it prints when it starts"
+		message += "; the dashboard and the metrics have a separate address, which the gateway prints at its start"
 	}
 	return refusal{status: http.StatusNotFound, kind: "not_found", message: message}
 }
@@ -193,7 +193,7 @@ func (g *Gateway) answerReady(w http.ResponseWriter, on *state) {
 	case g.draining.Load():
 		answerText(w, http.StatusServiceUnavailable, "draining")
 	case len(slices.DeleteFunc(all, leftOut)) == 0:
-		answerText(w, http.StatusServiceUnavailable, "no upstream can be used: their keys are rejected or spent")
+		answerText(w, http.StatusServiceUnavailable, "no upstream is available: each key is rejected or has no credit")
 	default:
 		answerText(w, http.StatusOK, "ready")
 	}

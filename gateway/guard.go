@@ -22,9 +22,9 @@ func newGuard(hosts []string) guard {
 // refuses says why a request is refused; "" lets it pass.
 func (g guard) refuses(r *http.Request) string {
 	if !g.own(r.Host) {
-		return "the gateway is not addressed by this name: list it under allow_host, if it is yours"
+		return "the gateway does not accept this host name: add it to allow_host if it is yours"
 	}
-	const foreign = "pages of other origins may not call the gateway"
+	const foreign = "web pages of other origins may not send requests to the gateway"
 	origins := r.Header["Origin"]
 	if len(origins) == 0 { // as of images, forms that get, and links
 		switch r.Header.Get("Sec-Fetch-Site") {

@@ -70,7 +70,7 @@ func TestBadRequestsAreRefusedInTheClientsWords(t *testing.T) {
 		{"/v1beta/models/m:generateContent", `{"model":"models/dear"}`, 400, "invalid_request", `"status":"INVALID_ARGUMENT"`},
 		{"/v1/chat/completions", `{"model":"unknown-` + theirs + `"}`, 404, "model_not_found", ": GET /v1/models lists the models"},
 		{"/v1/chat/completions", `{"model":"m","x":"` + strings.Repeat("x", 5<<10) + `"}`, 413, "request_too_large", "4096 bytes"},
-		{"/v1/files", `{}`, 404, "not_found", "no such path"},
+		{"/v1/files", `{}`, 404, "not_found", "unknown path"},
 	} {
 		got := post(t, front.URL+c.path, c.body)
 		if got.status != c.status || got.header.Get("X-Sluice-Error") != c.kind || !strings.Contains(got.body, c.want) {
@@ -133,22 +133,22 @@ func TestABodyThatCannotBeDecompressedIsRefusedAsSuch(t *testing.T) {
 		status    int
 		want      string
 	}{
-		{"gzip", packed(t, bomb, "gzip"), 413, "too long: it may have 1048576 bytes"},
+		{"gzip", packed(t, bomb, "gzip"), 413, "too long: the maximum is 1048576 bytes"},
 		{"deflate", packed(t, bomb, "deflate"), 413, "too long"},
 		{"zstd", packed(t, bomb, "zstd"), 413, "too long"},
 		{"zstd, gzip", packed(t, bomb, "zstd", "gzip"), 413, "too long"},
 		{"gzip, gzip", nested, 413, "too long"},
-		{"gzip", chat, 400, "cannot be decompressed: it is not whole and valid gzip"},
-		{"zstd", chat, 400, "cannot be decompressed: it is not whole and valid zstd"},
-		{"deflate", "x" + chat, 400, "cannot be decompressed: it is not whole and valid deflate"},
+		{"gzip", chat, 400, "cannot be decompressed: it is not complete and valid gzip"},
+		{"zstd", chat, 400, "cannot be decompressed: it is not complete and valid zstd"},
+		{"deflate", "x" + chat, 400, "cannot be decompressed: it is not complete and valid deflate"},
 		{"gzip", packed(t, chat, "gzip")[:30], 400, "cannot be decompressed"},
 		{"deflate", packed(t, chat, "deflate")[:20], 400, "cannot be decompressed"},
 		{"zstd", packed(t, chat, "zstd")[:20], 400, "cannot be decompressed"},
 		{"zstd", "\x28\xb5\x2f\xfd\x00\x88\x01\x00\x00", 400, "valid zstd with a window of at most 8 MiB"},
 		{"zstd", "\x28\xb5\x2f\xfd\xa0\x00\x00\x00\x01\x01\x00\x00", 400, "valid zstd with a window of at most 8 MiB"},
-		{"gzip, zstd", packed(t, chat, "zstd"), 400, "not whole and valid gzip, zstd"},
+		{"gzip, zstd", packed(t, chat, "zstd"), 400, "not complete and valid gzip, zstd"},
 		{"gzip", "", 400, "cannot be decompressed"},
-		{"br", chat, 415, "(content-encoding br): the gateway reads at most 3 of gzip, deflate, zstd"},
+		{"br", chat, 415, "the encodings br: the gateway supports at most 3 of gzip, deflate, zstd"},
 		{"gzip, br", chat, 415, "gzip, deflate, zstd"},
 		{"gzip, gzip, gzip, gzip", packed(t, chat, "gzip", "gzip", "gzip", "gzip"), 415, "at most 3"},
 	} {
@@ -172,7 +172,7 @@ func TestABodyThatEndsTooSoonIsRefusedAsSuch(t *testing.T) {
 	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if got := answer(t, conn); got.status != 400 || !strings.Contains(got.body, "broke off before its end") {
+	if got := answer(t, conn); got.status != 400 || !strings.Contains(got.body, "the request body is incomplete") {
 		t.Errorf("%+v", got)
 	}
 }

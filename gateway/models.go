@@ -12,7 +12,7 @@ func (c *call) listModels() {
 		return !c.tenant.terms.allows(name, cmp.Or(c.cfg.Models[name], name))
 	})
 	if c.route.model != "" && !slices.Contains(names, c.route.model) && !(c.serves(c.route.model) && c.tenant.terms.allows(c.route.model)) {
-		c.refuse(refusal{status: http.StatusNotFound, kind: "model_not_found", message: "no such model is served here"})
+		c.refuse(refusal{status: http.StatusNotFound, kind: "model_not_found", message: "the gateway does not serve this model"})
 		return
 	}
 	doc := c.dialect.Models(names)

@@ -17,12 +17,12 @@ func (c *call) passOn(p *Passthrough) {
 	}
 	if len(c.tenant.terms.Models) > 0 {
 		c.refuse(refusal{status: http.StatusForbidden, kind: "model_not_allowed",
-			message: "tenant " + c.tenant.terms.Name + " may ask for models that are named alone: this path names none"})
+			message: "tenant " + c.tenant.terms.Name + " may use only certain models, and requests to this path name no model"})
 		return
 	}
 	if c.tenant.terms.capped() {
 		c.refuse(refusal{status: http.StatusForbidden, kind: "price_unknown",
-			message: "tenant " + c.tenant.terms.Name + " has a spending cap, and the cost of a request of this path is unknown"})
+			message: "tenant " + c.tenant.terms.Name + " has a spending cap, but the cost of requests to this path is unknown"})
 		return
 	}
 	if bad := c.take(); bad != nil {

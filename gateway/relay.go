@@ -25,7 +25,7 @@ func (c *call) relay(reply provider.ForwardReply) {
 	c.mask = newMask(reply.Secrets()...)
 	if len(coding.Of(resp.Header)) > 0 && resp.ContentLength != 0 && c.r.Method != http.MethodHead && resp.StatusCode != http.StatusNotModified {
 		c.refuse(refusal{status: http.StatusBadGateway, kind: "upstream_failed",
-			message: "the upstream compressed its response, which could hide keys"})
+			message: "the upstream compressed its response, so the gateway cannot remove keys from the response"})
 		return
 	}
 	if c.early.begun() {
@@ -64,7 +64,7 @@ func (c *call) relayLate(reply provider.ForwardReply) {
 	case reply.StatusCode/100 == 2 && isEvents(reply.Header):
 		c.stream(reply)
 	case reply.StatusCode/100 == 2:
-		c.breakOff(refusal{status: http.StatusBadGateway, kind: "upstream_failed", message: "the answer is not a stream of events"})
+		c.breakOff(refusal{status: http.StatusBadGateway, kind: "upstream_failed", message: "the response is not a stream of events"})
 	default:
 		const most = 64 << 10
 		b, _ := io.ReadAll(io.LimitReader(reply.Body, most))
@@ -113,7 +113,7 @@ func (m masked) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-var errClientGone = errors.New("the client takes no more")
+var errClientGone = errors.New("the client stopped reading the response")
 
 // stream passes each event on as it comes.
 func (c *call) stream(reply provider.ForwardReply) {
@@ -166,7 +166,7 @@ func (c *call) breakOff(r refusal) {
 
 // cutOff says why an answer broke off.
 func cutOff(err error) refusal {
-	r := refusal{status: http.StatusBadGateway, kind: "upstream_cut", message: "the answer broke off"}
+	r := refusal{status: http.StatusBadGateway, kind: "upstream_cut", message: "the response is incomplete"}
 	switch late, ok := errors.AsType[*provider.LateError](err); {
 	case ok:
 		r = lateness(late)

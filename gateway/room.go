@@ -6,7 +6,7 @@ import (
 )
 
 // errNoRoom is the error of a request body for which there is no room.
-var errNoRoom = errors.New("the bodies of other requests take all the room")
+var errNoRoom = errors.New("the bodies of other requests use all the memory for request bodies")
 
 // rooms counts the bytes that the bodies of all requests take. A tenant gets no more than is free beside: so one of them gets half of
 // the room at most, and several that take all they can leave room for another.

@@ -21,7 +21,7 @@ func checkPassthrough(cfg *Config) error {
 	for _, p := range cfg.Passthrough {
 		switch {
 		case len(p.Path) < 2 || p.Path[0] != '/' || strings.HasSuffix(p.Path, "/"):
-			return fmt.Errorf("gateway: passthrough %q: a path begins with a slash and does not end in one", p.Path)
+			return fmt.Errorf("gateway: passthrough %q: the path must begin with a slash, and must not end with a slash", p.Path)
 		case !slices.ContainsFunc(cfg.Upstreams.All(), func(up *provider.Upstream) bool { return up.Name == p.Upstream }):
 			return fmt.Errorf("gateway: passthrough %q: there is no upstream %q", p.Path, p.Upstream)
 		}

@@ -100,7 +100,7 @@ func TestPartsOfARequestNameTheModelAsTheUpstreamDoes(t *testing.T) {
 	for path, body := range map[string]string{
 		embed: `{"requests":[{"model":"models/alias"},{"model":"models/dearer"}]}`, count: `{"generateContentRequest":{"model":"dearer"}}`,
 	} {
-		if got := post(t, front.URL+path, body); got.status != 400 || !strings.Contains(got.body, "names another model") {
+		if got := post(t, front.URL+path, body); got.status != 400 || !strings.Contains(got.body, "names a different model") {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 	}
@@ -223,15 +223,15 @@ func TestAMethodThatAPathDoesNotTakeIsToldTheOne(t *testing.T) {
 		status       int
 		allow, want  string
 	}{
-		{"GET", "/v1/chat/completions", 405, "POST", `"/v1/chat/completions takes POST, not GET"`},
+		{"GET", "/v1/chat/completions", 405, "POST", `"/v1/chat/completions accepts POST, not GET"`},
 		{"GET", "/v2/chat", 405, "POST", `{"code":"method_not_allowed","message":`},
 		{"PUT", "/v1/messages", 405, "POST", `"type":"invalid_request_error"`},
-		{"GET", "/v1beta/models/m:countTokens", 405, "POST", "takes POST, not GET"},
-		{"POST", "/v1/models", 405, "GET", `"/v1/models takes GET, not POST"`},
-		{"DELETE", "/v1/models/m", 405, "GET", "takes GET, not DELETE"},
-		{"GET", "/v1/models/m:8b", 404, "", "no such model"},
-		{"GET", "/v1/nothing", 404, "", "no such path"},
-		{"POST", "/v1/files", 404, "", "others pass if they are listed under passthrough"},
+		{"GET", "/v1beta/models/m:countTokens", 405, "POST", "accepts POST, not GET"},
+		{"POST", "/v1/models", 405, "GET", `"/v1/models accepts GET, not POST"`},
+		{"DELETE", "/v1/models/m", 405, "GET", "accepts GET, not DELETE"},
+		{"GET", "/v1/models/m:8b", 404, "", "does not serve this model"},
+		{"GET", "/v1/nothing", 404, "", "unknown path"},
+		{"POST", "/v1/files", 404, "", "and the paths that passthrough lists"},
 	} {
 		got := do(t, c.method, front.URL+c.path, "")
 		if got.status != c.status || got.header.Get("Allow") != c.allow || !strings.Contains(got.body, c.want) {

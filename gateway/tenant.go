@@ -77,7 +77,7 @@ func (t *Tenant) check() (field string, err error) {
 	sum, bad := hex.DecodeString(t.KeySHA256)
 	switch {
 	case !tenantName.MatchString(t.Name):
-		return "name", errors.New("want 1 to 64 letters, digits and . _ -, of which the first is a letter or digit")
+		return "name", errors.New("want 1 to 64 letters, digits and . _ -, with a letter or digit first")
 	case bad != nil || len(sum) != sha256.Size:
 		return "key_sha256", errors.New("want 64 hexadecimal digits, as `sluice serve key` prints them")
 	case !(t.Weight >= 0) || t.Weight > 1e6:
@@ -89,7 +89,7 @@ func (t *Tenant) check() (field string, err error) {
 	case !amount(t.MaxCostMonth):
 		return "max_cost_month", errNotUSD
 	case t.Models != nil && len(t.Models) == 0:
-		return "models", errors.New("none is listed: leave the field out to allow all")
+		return "models", errors.New("the list is empty: omit the field to allow all models")
 	case t.MaxWait < 0:
 		return "max_wait", errNegative
 	}
@@ -103,7 +103,7 @@ func (t *Tenant) check() (field string, err error) {
 	}
 	for i, model := range t.Models {
 		if at := strings.IndexByte(model, '*'); model == "" || at == 0 || at >= 0 && at < len(model)-1 {
-			return fmt.Sprintf("models[%d]", i), errors.New("want a model's name, or its beginning and a * at the end, such as gpt-4o*")
+			return fmt.Sprintf("models[%d]", i), errors.New("want a model name, or a prefix with a * at the end, such as gpt-4o*")
 		}
 	}
 	return "", nil

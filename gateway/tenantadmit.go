@@ -53,17 +53,17 @@ func (c *call) identify() *refusal {
 	if len(keys) > 1 {
 		// Which of them counts is up to whoever reads it: the gateway might count one, and a proxy before it another.
 		return &refusal{status: http.StatusUnauthorized, kind: "invalid_api_key",
-			message: "the request shows different keys: send one, in one header (Authorization, x-api-key, api-key, x-goog-api-key) or as ?key="}
+			message: "the request contains different keys: send one key, in one header (Authorization, x-api-key, api-key, x-goog-api-key) or as ?key="}
 	}
 	one, ok := c.g.tenants.identify(cmp.Or(keys...))
 	if !ok {
 		c.w.Header().Set("Www-Authenticate", "Bearer")
-		told := "the gateway knows no such key"
+		told := "the gateway does not know this key"
 		if len(keys) == 0 {
-			told = "the gateway wants a key, and none came"
+			told = "the request has no gateway key"
 		}
 		return &refusal{status: http.StatusUnauthorized, kind: "invalid_api_key",
-			message: told + ": `sluice serve key` makes keys, which clients send in the place of the provider's"}
+			message: told + ": create a key with `sluice serve key`, and send it in place of the provider's key"}
 	}
 	c.tenant = &admission{tenant: one, terms: one.terms.Load(), session: sessionOf(c.r.Header), withdrawn: make(chan struct{})}
 	c.visit.of(c.tenant.terms.Name)
@@ -76,7 +76,7 @@ func (c *call) allowed(names ...string) *refusal {
 		return nil
 	}
 	return &refusal{status: http.StatusForbidden, kind: "model_not_allowed",
-		message: fmt.Sprintf("tenant %s may not ask for the model %q", c.tenant.terms.Name, shown(names[0]))}
+		message: fmt.Sprintf("tenant %s may not use the model %q", c.tenant.terms.Name, shown(names[0]))}
 }
 
 // patience is how long the call may wait for its turn, in all.
@@ -97,7 +97,7 @@ func (c *call) admit(ctx context.Context) (*refusal, error) {
 	a.waits, a.idle = true, time.Now()
 	if n := a.tenant.waiting.Add(1); n > int64(cmp.Or(a.terms.MaxQueue, usualMaxQueue)) {
 		return &refusal{status: http.StatusTooManyRequests, kind: "queue_full", after: max(time.Second, c.delay()),
-			message: fmt.Sprintf("no more calls may wait here: %d do", n-1)}, nil
+			message: fmt.Sprintf("the queue is full: %d requests are waiting", n-1)}, nil
 	}
 	if bad := c.tooEarly(c.patience(), a.terms.limits); bad != nil {
 		return bad, nil
@@ -173,9 +173,9 @@ func (a *admission) leftLocked() time.Duration { return a.patience - a.idled - t
 
 // tooLate refuses a call that waited for as long as it may.
 func (c *call) tooLate(waited time.Duration) refusal {
-	message := fmt.Sprintf("the call waited %v for its turn", waited.Round(time.Millisecond))
+	message := fmt.Sprintf("the request waited %v in the queue", waited.Round(time.Millisecond))
 	if n := c.visit.tries(); n > 0 {
-		message += fmt.Sprintf(", and was sent %s in vain", prose.Times(n))
+		message += fmt.Sprintf(", and was sent %s without success", prose.Times(n))
 	}
 	return refusal{status: http.StatusTooManyRequests, kind: "queue_timeout", after: max(time.Second, c.delay()), message: message}
 }
@@ -212,11 +212,11 @@ func (c *call) tooEarly(patience time.Duration, own *sluice.Scheduler) *refusal 
 	switch why {
 	case sluice.ServerError:
 		late.status, late.kind = http.StatusServiceUnavailable, "upstream_failing"
-		late.message = fmt.Sprintf("the upstream keeps failing: it is sent a call again in %v, and this one may wait for %v", in, most)
+		late.message = fmt.Sprintf("the upstream keeps failing: the next request is sent in %v, but this request may wait only %v", in, most)
 	case sluice.Overloaded:
-		late.message = fmt.Sprintf("the provider is overloaded: it is sent a call again in %v, and this one may wait for %v", in, most)
+		late.message = fmt.Sprintf("the provider is overloaded: the next request is sent in %v, but this request may wait only %v", in, most)
 	default:
-		late.message = fmt.Sprintf("%s limits are reached: they let the call through in %v, and it may wait for %v", whose, in, most)
+		late.message = fmt.Sprintf("%s limits are reached: they allow the request in %v, but it may wait only %v", whose, in, most)
 	}
 	return &late
 }
@@ -239,7 +239,7 @@ func (c *call) reserve() *refusal {
 			return nil
 		}
 		return &refusal{status: http.StatusForbidden, kind: "price_unknown",
-			message: fmt.Sprintf("tenant %s has a spending cap, and the price of model %q is unknown: give its upstream a price",
+			message: fmt.Sprintf("tenant %s has a spending cap, but the price of model %q is unknown: set the price of its upstream",
 				a.terms.Name, shown(c.model))}
 	}
 	now := time.Now()
@@ -251,7 +251,7 @@ func (c *call) reserve() *refusal {
 		return nil
 	case until.IsZero():
 		return &refusal{status: http.StatusForbidden, kind: "quota_exhausted",
-			message: fmt.Sprintf("the call may cost %s, more than the whole spending cap of tenant %s: bound its output", prose.Dollars(e.Amount()[spend.USD]/spend.Dollar), a.terms.Name)}
+			message: fmt.Sprintf("the request may cost %s, more than the whole spending cap of tenant %s: limit its output", prose.Dollars(e.Amount()[spend.USD]/spend.Dollar), a.terms.Name)}
 	}
 	return a.spent(now, until)
 }
@@ -277,7 +277,7 @@ func (c *call) estimate(price *provider.Price) spend.Estimate {
 func (a *admission) spent(now, until time.Time) *refusal {
 	message := fmt.Sprintf("tenant %s has reached its spending cap until %s", a.terms.Name, until.Format(time.RFC3339))
 	if until.Sub(now) <= untilCallsEnd {
-		message = fmt.Sprintf("open calls of tenant %s may use the rest of its spending cap", a.terms.Name)
+		message = fmt.Sprintf("open requests of tenant %s may use the rest of its spending cap", a.terms.Name)
 	}
 	return &refusal{status: http.StatusTooManyRequests, kind: "quota_exhausted", after: until.Sub(now), message: message}
 }

@@ -99,7 +99,7 @@ func openPurses(path string, log *slog.Logger) (*purses, error) {
 	}
 	to, err := followed(path)
 	if err != nil {
-		return nil, fmt.Errorf("what tenants spent: %w", err)
+		return nil, fmt.Errorf("spending of tenants: %w", err)
 	}
 	p.path = to
 	doc, err := readPurses(to)
@@ -117,18 +117,18 @@ func readPurses(path string) (doc purseDocument, err error) {
 		return purseDocument{Version: 1}, nil
 	}
 	if err != nil {
-		return doc, fmt.Errorf("what tenants spent: %w", err)
+		return doc, fmt.Errorf("spending of tenants: %w", err)
 	}
 	if err = json.Unmarshal(b, &doc); err == nil && doc.Version != 1 {
-		err = fmt.Errorf("version %d is not known here", doc.Version)
+		err = fmt.Errorf("the file version %d is unknown", doc.Version)
 	}
 	if err != nil {
-		return doc, fmt.Errorf("what tenants spent: %s: %w", path, err)
+		return doc, fmt.Errorf("spending of tenants: %s: %w", path, err)
 	}
 	now := time.Now()
 	for name, r := range doc.Tenants {
 		if min(r.Day.USD, r.Month.USD) < 0 {
-			return doc, fmt.Errorf("what tenants spent: %s: %s spent less than 0", path, name)
+			return doc, fmt.Errorf("spending of tenants: %s: the amount of %s is negative", path, name)
 		}
 		r.present(now)
 		doc.Tenants[name] = r
@@ -160,7 +160,7 @@ func (p *purses) keep() {
 			return
 		}
 		if err := p.save(); err != nil {
-			p.log.Error("what tenants spent is not kept", "error", err)
+			p.log.Error("the spending of tenants cannot be saved", "error", err)
 		}
 	}
 }

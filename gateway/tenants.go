@@ -240,7 +240,7 @@ func (t *Tenants) weighLocked() {
 	t.schedulers = slices.DeleteFunc(t.schedulers, func(s *sluice.Scheduler) (closed bool) {
 		err := s.SetWeights(weights)
 		if closed = errors.Is(err, sluice.ErrClosed); err != nil && !closed {
-			t.log.Error("the tenants' weights are refused", "error", err)
+			t.log.Error("the scheduler rejected the weights of the tenants", "error", err)
 		}
 		return closed
 	})

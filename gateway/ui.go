@@ -50,9 +50,9 @@ func (g *Gateway) ServeUI(w http.ResponseWriter, r *http.Request) {
 	get := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch {
 	case !fromHere(r):
-		answerText(w, http.StatusForbidden, "the dashboard is for the gateway's own host: forward a port to look from elsewhere")
+		answerText(w, http.StatusForbidden, "the dashboard accepts only connections from the gateway's host: forward a port to open it from another host")
 	case (guard{}).refuses(r) != "":
-		answerText(w, http.StatusForbidden, "the dashboard answers to its own page: open its address by hand, not by a link")
+		answerText(w, http.StatusForbidden, "the dashboard rejects requests from other pages: type its address instead of following a link")
 	case get && (r.URL.Path == "/ui" || r.URL.Path == "/ui/"):
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		page, err := g.view().page("page")
@@ -86,7 +86,7 @@ func (v *view) page(id string) ([]byte, error) {
 func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if g.watching.Add(1) > mostWatch {
 		g.watching.Add(-1)
-		answerText(w, http.StatusServiceUnavailable, "too many pages are open")
+		answerText(w, http.StatusServiceUnavailable, "too many dashboard pages are open")
 		return
 	}
 	defer g.watching.Add(-1)

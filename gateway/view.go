@@ -210,7 +210,7 @@ func (a *account) view(l *limits.LaneSnapshot) laneView {
 	case left > 0:
 		v.State, v.Bad = fmt.Sprintf("cooldown of %s (%s)", prose.Span(left.Round(time.Second)), l.Pause), true
 	case l.Probing:
-		v.State = "tests whether the cooldown is over"
+		v.State = "testing whether the cooldown is over"
 	case l.Blocked && l.Waiting > 0:
 		v.State = "limited by " + l.Binding.String()
 	}
@@ -219,7 +219,7 @@ func (a *account) view(l *limits.LaneSnapshot) laneView {
 		case b.Limit > 0 && b.Shared:
 			v.Limits = append(v.Limits, fmt.Sprintf("%s %s (shared by instances)", b.Dimension, prose.Group(b.Limit)))
 		case b.Limit > 0:
-			v.Limits = append(v.Limits, fmt.Sprintf("%s %s (%s left now)", b.Dimension, prose.Group(b.Limit), prose.Group(int64(max(0, b.Level)))))
+			v.Limits = append(v.Limits, fmt.Sprintf("%s %s (%s remaining)", b.Dimension, prose.Group(b.Limit), prose.Group(int64(max(0, b.Level)))))
 		}
 	}
 	return v

@@ -23,7 +23,7 @@ import (
 const usualSafety = 0.8
 
 // ErrNoLimits is wrapped in the error of Compute if no known limit bounds the workload.
-var ErrNoLimits = errors.New("no limit is known that bounds this workload")
+var ErrNoLimits = errors.New("no known limit applies to this workload")
 
 // ErrTooLong is wrapped in the error of Compute if the requests would take more than 100 years.
 var ErrTooLong = errors.New("would take longer than a century")
@@ -190,7 +190,7 @@ func Compute(bounds sluice.Limits, w Workload, o Options) (Plan, error) {
 	if w.Requests > 0 {
 		seconds := p.seconds(w.Requests)
 		if seconds > longestTime.Seconds() {
-			return Plan{}, wrong("Workload.Requests", "%d at %.3g a minute: %w", w.Requests, p.Throughput, ErrTooLong)
+			return Plan{}, wrong("Workload.Requests", "%d requests at %.3g per minute: %w", w.Requests, p.Throughput, ErrTooLong)
 		}
 		p.Time.Duration = time.Duration(seconds * float64(time.Second))
 	}
@@ -224,7 +224,7 @@ func (o Options) check() error {
 		return wrong("Options.Safety", "%v is not between 0 and 1", s)
 	}
 	if o.Charge != limits.ChargeDeclared && o.Charge != limits.ChargeActual {
-		return wrong("Options.Charge", "%d is not known", o.Charge)
+		return wrong("Options.Charge", "%d is not a known value", o.Charge)
 	}
 	return cmp.Or(
 		inRange("Options.Processes", o.Processes, maxProcesses),

@@ -249,12 +249,12 @@ func TestAPlanSaysWhatItAssumes(t *testing.T) {
 			[]plan.Assumption{{"output_tokens", "max_tokens", "not stated"}}, 10, 70},
 		{"no output is no gap", plan.Workload{Latency: 1, InputTokens: 10, NoOutput: true}, nil, 10, 0},
 		{"some calls do not say", plan.Workload{Latency: 1, Calls: []plan.Call{{Input: 10, Output: 30}, {Input: 20, Output: plan.NoOutput},
-			{MaxTokens: 60}}}, []plan.Assumption{{"input_tokens", "1500", "not stated by 1 of 3 calls"},
-			{"output_tokens", "max_tokens, or 500", "not stated by 1 of 3 calls"}}, 510, 30},
+			{MaxTokens: 60}}}, []plan.Assumption{{"input_tokens", "1500", "not stated by 1 of 3 requests"},
+			{"output_tokens", "max_tokens, or 500", "not stated by 1 of 3 requests"}}, 510, 30},
 		{"several answers are asked for", plan.Workload{Latency: 1, Calls: []plan.Call{{Input: 10, Answers: 3}, {Input: 10, Answers: 3, MaxTokens: 300}}},
 			[]plan.Assumption{{"output_tokens", "max_tokens, or 500", "not stated"}}, 10, 900},
 		{"an answer is cut at max_tokens", plan.Workload{Latency: 1, MaxTokens: 40, Calls: []plan.Call{{Input: 10, Output: 90}, {Input: 10, Output: 20}}},
-			[]plan.Assumption{{"output_tokens", "max_tokens", "1 of 2 calls would be longer, and are cut"}}, 10, 30},
+			[]plan.Assumption{{"output_tokens", "max_tokens", "1 of 2 responses would be longer, and are cut"}}, 10, 30},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := compute(t, sluice.Limits{RPM: 1}, c.w, plan.Options{Charge: limits.ChargeActual})
@@ -266,7 +266,7 @@ func TestAPlanSaysWhatItAssumes(t *testing.T) {
 }
 
 func TestAPlanSaysWhichCallsDeclareNothingWhereThatCounts(t *testing.T) {
-	why := ": charged by its input alone"
+	why := ": charged by its input only"
 	for _, c := range []struct {
 		w    plan.Workload
 		want []plan.Assumption
@@ -274,7 +274,7 @@ func TestAPlanSaysWhichCallsDeclareNothingWhereThatCounts(t *testing.T) {
 		{shortCalls(1), []plan.Assumption{{"max_tokens", "none", "not stated" + why}}},
 		{plan.Workload{Latency: 1, InputTokens: 1, OutputTokens: 1, MaxTokens: 9}, nil},
 		{plan.Workload{Latency: 1, Calls: []plan.Call{{Input: 1, Output: 1}, {Input: 1, Output: 1, MaxTokens: 2}}},
-			[]plan.Assumption{{"max_tokens", "none", "not stated by 1 of 2 calls" + why}}},
+			[]plan.Assumption{{"max_tokens", "none", "not stated by 1 of 2 requests" + why}}},
 	} {
 		if p := compute(t, sluice.Limits{TPM: 100_000}, c.w, plan.Options{}); !slices.Equal(p.Assumed, c.want) {
 			t.Errorf("%+v, want %+v", p.Assumed, c.want)
@@ -327,7 +327,7 @@ func TestComputeNamesWhatIsWrong(t *testing.T) {
 		if !ok || wrong.Field != c.field {
 			t.Errorf("%v, want a fault in %s", err, c.field)
 		}
-		if c.l.RPM == math.MaxInt && !strings.Contains(err.Error(), "9223372036854775807 is more than") {
+		if c.l.RPM == math.MaxInt && !strings.Contains(err.Error(), "9223372036854775807 is above") {
 			t.Errorf("%v", err)
 		}
 		if c.field == "Limits" && !errors.Is(err, plan.ErrNoLimits) {

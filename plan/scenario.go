@@ -142,7 +142,7 @@ func (s Scenario) withDefaults() (Scenario, error) {
 		return s, err
 	}
 	if !s.Dialect.Known() {
-		return s, wrong("Scenario.Dialect", "%d is none", s.Dialect)
+		return s, wrong("Scenario.Dialect", "%d is not a known dialect", s.Dialect)
 	}
 	if err := s.Told.Check(); err != nil {
 		return s, &FieldError{"Scenario.Told", err}
@@ -161,11 +161,11 @@ func (s Scenario) withDefaults() (Scenario, error) {
 func (s *Scenario) checkCalls() error {
 	switch {
 	case s.Requests != 0 && len(s.Calls) == 0:
-		return wrong("Scenario.Requests", "%d, but no Calls to draw from", s.Requests)
+		return wrong("Scenario.Requests", "%d is set, but Calls is empty", s.Requests)
 	case s.Requests > mostRequests:
 		return inRange("Scenario.Requests", s.Requests, mostRequests)
 	case s.Requests < 0 && s.Horizon == 0:
-		return wrong("Scenario.Horizon", "missing, and Requests are without end")
+		return wrong("Scenario.Horizon", "the horizon is missing, although the number of requests is unlimited")
 	}
 	for i, c := range s.Calls {
 		if err := c.check(); err != nil {

@@ -164,7 +164,7 @@ func (r *run) run(ctx context.Context) error {
 			return nil
 		case next > r.s.Horizon:
 			r.now = r.s.Horizon
-			r.f.Stopped = fmt.Sprintf("the look ahead ended after %v", r.s.Horizon)
+			r.f.Stopped = fmt.Sprintf("the forecast stopped after %v", r.s.Horizon)
 			continue
 		}
 		r.now = max(r.now, next)
@@ -186,7 +186,7 @@ func (r *run) watch() {
 		r.stuckAt, r.stuck = r.now, 0
 	}
 	if r.stuck++; r.stuck > mostAtOnce+64*max(0, r.count) {
-		r.f.Stopped = "time stands still: calls come to an end as soon as they begin"
+		r.f.Stopped = "the simulated time does not advance: requests finish as soon as they start"
 	}
 }
 
@@ -282,7 +282,7 @@ func (r *run) send(t *try) {
 		r.waiting--
 	}
 	if r.f.Tries == r.s.MaxTries {
-		r.f.Stopped = fmt.Sprintf("the look ahead ended after %d tries", r.f.Tries)
+		r.f.Stopped = fmt.Sprintf("the forecast stopped after %d attempts", r.f.Tries)
 		return
 	}
 	t.sent, t.told = r.now, 0
@@ -384,12 +384,12 @@ func (r *run) end(t *try, good bool) {
 	r.last = r.now
 	r.free = append(r.free, t)
 	if t.outcome.Kind.Fatal() {
-		r.f.Stopped = "no further call can succeed: " + t.outcome.Kind.String()
+		r.f.Stopped = "no further request can succeed: " + t.outcome.Kind.String()
 	}
 	if t.outcome.Scope == limits.ScopeRequest {
 		r.row = 0
 	} else if r.row++; r.row >= mostInRow {
-		r.f.Stopped = "no further call succeeds: " + t.outcome.Kind.String()
+		r.f.Stopped = "no further request succeeds: " + t.outcome.Kind.String()
 	}
 	if !good {
 		r.f.Failed++

@@ -79,7 +79,7 @@ func inRange[N int | time.Duration](field string, n, most N) error {
 	case n < 0:
 		return wrong(field, "%v is below zero", n)
 	case n > most:
-		return wrong(field, "%v is more than can be planned with, which is %v", n, most)
+		return wrong(field, "%v is above the maximum of %v", n, most)
 	}
 	return nil
 }
@@ -97,10 +97,10 @@ func (w Workload) check() error {
 		return err
 	}
 	if w.NoOutput && w.OutputTokens > 0 {
-		return wrong("Workload.OutputTokens", "%d, although there is no output", w.OutputTokens)
+		return wrong("Workload.OutputTokens", "%d is set, although requests have no output", w.OutputTokens)
 	}
 	if w.OutputTokens > w.MaxTokens && w.MaxTokens > 0 && len(w.Calls) == 0 {
-		return wrong("Workload.OutputTokens", "%d, although max_tokens cuts answers at %d", w.OutputTokens, w.MaxTokens)
+		return wrong("Workload.OutputTokens", "%d is set, although max_tokens limits responses to %d", w.OutputTokens, w.MaxTokens)
 	}
 	for i, c := range w.Calls {
 		if err := c.check(); err != nil {
@@ -114,9 +114,9 @@ func (w Workload) check() error {
 func (c Call) check() error {
 	switch {
 	case min(c.Input, c.Output-NoOutput, c.MaxTokens) < 0 || max(c.Input, c.Output, c.MaxTokens) > LargestCall:
-		return fmt.Errorf("%d tokens in, at most %d and probably %d out: want 0 to %d", c.Input, c.MaxTokens, c.Output, LargestCall)
+		return fmt.Errorf("%d input tokens, at most %d and probably %d output tokens: each must be 0 to %d", c.Input, c.MaxTokens, c.Output, LargestCall)
 	case c.Answers < 0 || c.Answers > LargestCall/usualOutput:
-		return fmt.Errorf("%d answers are asked for: want 1 to %d", c.Answers, LargestCall/usualOutput)
+		return fmt.Errorf("%d responses are requested: want 1 to %d", c.Answers, LargestCall/usualOutput)
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (w *Workload) census() (n census) {
 // share says how many of the calls leave something out.
 func (n *census) share(some int) string {
 	if some < n.all {
-		return fmt.Sprintf("not stated by %d of %d calls", some, n.all)
+		return fmt.Sprintf("not stated by %d of %d requests", some, n.all)
 	}
 	return "not stated"
 }
@@ -201,14 +201,14 @@ func (w Workload) complete(bounds sluice.Limits, o Options) (Workload, []Assumpt
 		assume("output_tokens", value, n.share(n.noOutput))
 	}
 	if o.Charge == limits.ChargeDeclared && n.declare < n.all {
-		charged := ": charged by its input alone"
+		charged := ": charged by its input only"
 		if bounds.OTPM > 0 {
 			charged += ", and for otpm by its output"
 		}
 		assume("max_tokens", "none", n.share(n.all-n.declare)+charged)
 	}
 	if n.cut > 0 {
-		assume("output_tokens", "max_tokens", fmt.Sprintf("%d of %d calls would be longer, and are cut", n.cut, n.all))
+		assume("output_tokens", "max_tokens", fmt.Sprintf("%d of %d responses would be longer, and are cut", n.cut, n.all))
 	}
 	return w, assumed
 }

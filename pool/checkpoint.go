@@ -26,7 +26,7 @@ type CheckpointSizeError struct {
 
 // Error returns a message with the member and both sizes.
 func (e *CheckpointSizeError) Error() string {
-	return fmt.Sprintf("checkpoint of member %q has %d bytes: a store takes %d", e.Member, e.Size, e.Limit)
+	return fmt.Sprintf("checkpoint of member %q has %d bytes, but the maximum is %d", e.Member, e.Size, e.Limit)
 }
 
 // Checkpoint is the stored state of a member.
@@ -130,7 +130,7 @@ func (s *MemoryStore) Delete(member string) error {
 // checkCheckpoint refuses what no store takes.
 func checkCheckpoint(member string, data []byte) error {
 	if member == "" {
-		return errors.New("pool: a checkpoint needs the id of a member")
+		return errors.New("pool: the member id of the checkpoint is empty")
 	}
 	if len(data) > maxCheckpoint {
 		return &CheckpointSizeError{Member: member, Size: len(data), Limit: maxCheckpoint}

@@ -69,7 +69,7 @@ const staleTemp = time.Hour
 // 0700. If the directory is not writable, NewFileStore returns an error.
 func NewFileStore(dir string) (*FileStore, error) {
 	if dir == "" {
-		return nil, errors.New("checkpoints: no directory is named")
+		return nil, errors.New("checkpoints: the directory name is empty")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("checkpoints: %w", err)
@@ -123,7 +123,7 @@ func (s *FileStore) Save(member string, data []byte) error {
 	}
 	head, err := header{Version: checkpointVersion, Member: spelled(member), SavedAt: time.Now().UTC(), Size: len(data)}.line(data)
 	if err == nil && len(head) > maxHeader {
-		err = errors.New("its id is too long")
+		err = errors.New("the member id is too long")
 	}
 	if err != nil {
 		return fmt.Errorf("checkpoint of member %.100q: %w", member, err)
@@ -198,7 +198,7 @@ func read(path, member string) (Checkpoint, error) {
 		return Checkpoint{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return Checkpoint{}, fmt.Errorf("%s is no plain file", path)
+		return Checkpoint{}, fmt.Errorf("%s is not a regular file", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -220,27 +220,27 @@ func read(path, member string) (Checkpoint, error) {
 func parse(all []byte, member string) (Checkpoint, error) {
 	first, data, whole := bytes.Cut(all, []byte{'\n'})
 	if !whole {
-		return Checkpoint{}, errors.New("its first line is cut")
+		return Checkpoint{}, errors.New("the first line is incomplete")
 	}
 	var h header
 	if err := json.Unmarshal(first, &h); err != nil {
-		return Checkpoint{}, fmt.Errorf("its first line: %w", err)
+		return Checkpoint{}, fmt.Errorf("the first line is invalid: %w", err)
 	}
 	if h.Version > checkpointVersion {
-		return Checkpoint{}, fmt.Errorf("it is of version %d, and this program reads %d", h.Version, checkpointVersion)
+		return Checkpoint{}, fmt.Errorf("the checkpoint has version %d, but this program reads version %d", h.Version, checkpointVersion)
 	}
 	line, err := h.line(data)
 	switch {
 	case err != nil:
-		return Checkpoint{}, fmt.Errorf("its first line: %w", err)
+		return Checkpoint{}, fmt.Errorf("the first line is invalid: %w", err)
 	case h.Version < 1:
-		return Checkpoint{}, errors.New("it is no checkpoint")
+		return Checkpoint{}, errors.New("the file is not a checkpoint")
 	case h.Size != len(data):
-		return Checkpoint{}, fmt.Errorf("it has %d bytes of %d", len(data), h.Size)
+		return Checkpoint{}, fmt.Errorf("the file contains %d of %d bytes", len(data), h.Size)
 	case !bytes.Equal(line, all[:len(first)+1]):
-		return Checkpoint{}, errors.New("its checksum is another")
+		return Checkpoint{}, errors.New("the checksum is wrong")
 	case h.Member != spelled(member):
-		return Checkpoint{}, fmt.Errorf("it is of member %.100q", h.Member)
+		return Checkpoint{}, fmt.Errorf("the checkpoint belongs to member %.100q", h.Member)
 	}
 	return Checkpoint{Data: data, SavedAt: h.SavedAt}, nil
 }

@@ -30,7 +30,7 @@ func (e *LimitError) Error() string {
 func (e *LimitError) Is(target error) bool { return target == ErrLimitExceeded }
 
 // errTimeLimit is the cause of a context that a limit of time ended.
-var errTimeLimit = errors.New("limit of time")
+var errTimeLimit = errors.New("time limit")
 
 // Resources compares the usage of the member with its limits.
 func (m *Member) Resources() limits.ResourceChecks {

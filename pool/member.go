@@ -337,7 +337,7 @@ func (m *Member) end(cause error) error {
 	}
 	p.tell(limits.EventMemberClosed, m, nil)
 	if len(left) > 0 {
-		return fmt.Errorf("member %q was closed with %d of its calls open: release each permit before", m.id, len(left))
+		return fmt.Errorf("member %q was closed with open requests (%d): release each permit first", m.id, len(left))
 	}
 	return nil
 }

@@ -30,9 +30,9 @@ var (
 	// ErrClosed is returned by the methods of a closed Member.
 	ErrClosed = errors.New("member is closed")
 	// ErrDuplicate is wrapped in the error for an ID that another member uses.
-	ErrDuplicate = errors.New("it is registered already: close it first, or take another id")
+	ErrDuplicate = errors.New("the member is already registered: close it first, or use another id")
 	// ErrNotHeld is wrapped in the error for the release of a permit that the member does not have.
-	ErrNotHeld = errors.New("it does not hold the permit, which is another's or was released before")
+	ErrNotHeld = errors.New("the member does not hold the permit: the permit was released, or belongs to another member")
 )
 
 // Config configures a Pool.
@@ -147,7 +147,7 @@ func (p *Pool) Register(id string, cfg MemberConfig) (*Member, error) {
 // reserveLocked takes an id, or says why it cannot be had.
 func (p *Pool) reserveLocked(id string) error {
 	if id == "" {
-		return errors.New("pool: a member needs an id that is not empty")
+		return errors.New("pool: the member id is empty")
 	}
 	if p.queue.stopped {
 		return ErrQueueStopped

@@ -27,7 +27,7 @@ var (
 	// ErrQueueFull is the target for errors.Is that matches a *QueueFullError.
 	ErrQueueFull = errors.New("queue is full")
 	// ErrQueueTimeout is the target for errors.Is that matches a *QueueTimeoutError.
-	ErrQueueTimeout = errors.New("no place in time")
+	ErrQueueTimeout = errors.New("no place became free in time")
 	// ErrQueueStopped is returned after the start of Shutdown.
 	ErrQueueStopped = errors.New("pool is shut down")
 )
@@ -42,7 +42,7 @@ type QueueFullError struct {
 
 // Error returns a message with the member and the exceeded bound.
 func (e *QueueFullError) Error() string {
-	return fmt.Sprintf("member %q: the queue is full for its priority: %d wait, %s", e.Member, e.Queued, e.Why)
+	return fmt.Sprintf("member %q: the queue is full for its priority: %d members wait, %s", e.Member, e.Queued, e.Why)
 }
 
 // Is reports whether target is ErrQueueFull.
@@ -57,7 +57,7 @@ type QueueTimeoutError struct {
 
 // Error returns a message with the member, the wait and the position.
 func (e *QueueTimeoutError) Error() string {
-	return fmt.Sprintf("member %q: no place among those at work in %v, at place %d of the queue", e.Member, e.Wait, e.Position)
+	return fmt.Sprintf("member %q: no place became free in %v, at position %d of the queue", e.Member, e.Wait, e.Position)
 }
 
 // Is reports whether target is ErrQueueTimeout.
@@ -123,7 +123,7 @@ func (p *Pool) work(ctx context.Context, m *Member, fn func(context.Context, *Me
 			if r := recover(); r != nil {
 				err = &sluice.PanicError{Value: r, Stack: debug.Stack()}
 			} else {
-				err = errors.New("it ended its goroutine") // runtime.Goexit: nobody reads this but State
+				err = errors.New("the function called runtime.Goexit") // runtime.Goexit: nobody reads this but State
 			}
 		}
 		if err == nil {
@@ -170,13 +170,13 @@ func (p *Pool) fullLocked(priority limits.Priority) string {
 	share := float64(n) / float64(p.cfg.MaxQueue)
 	switch {
 	case n >= p.cfg.MaxQueue:
-		return fmt.Sprintf("and no more than %d may", p.cfg.MaxQueue)
+		return fmt.Sprintf("and the maximum is %d", p.cfg.MaxQueue)
 	case of >= p.cfg.MaxQueuePriority:
-		return fmt.Sprintf("%d of them of its priority, and no more than %d may", of, p.cfg.MaxQueuePriority)
+		return fmt.Sprintf("%d of them with its priority, and the maximum is %d", of, p.cfg.MaxQueuePriority)
 	case share > highestWater && priority < limits.Critical:
-		return fmt.Sprintf("and above %.0f %% of %d only critical ones are let in", 100*highestWater, p.cfg.MaxQueue)
+		return fmt.Sprintf("and above %.0f %% of %d the queue accepts only critical members", 100*highestWater, p.cfg.MaxQueue)
 	case share > highWater && priority <= limits.Low:
-		return fmt.Sprintf("and above %.0f %% of %d low ones are not let in", 100*highWater, p.cfg.MaxQueue)
+		return fmt.Sprintf("and above %.0f %% of %d the queue accepts no low-priority members", 100*highWater, p.cfg.MaxQueue)
 	}
 	return ""
 }

@@ -139,7 +139,7 @@ func TestAFullQueueSaysSo(t *testing.T) {
 		stop := make(chan struct{})
 		wait := fill(t, p, stop, map[limits.Priority]int{limits.Critical: 4})
 		err := p.Run(t.Context(), "last", pool.MemberConfig{Priority: limits.Critical}, sleeper(0))
-		if !errors.Is(err, pool.ErrQueueFull) || !strings.Contains(err.Error(), `member "last": the queue is full for its priority: 3 wait, and no more than 3 may`) {
+		if !errors.Is(err, pool.ErrQueueFull) || !strings.Contains(err.Error(), `member "last": the queue is full for its priority: 3 members wait, and the maximum is 3`) {
 			t.Error(err)
 		}
 		close(stop)
@@ -307,7 +307,7 @@ func TestRunTellsHowAMemberEnded(t *testing.T) {
 			left, err = m.Acquire(ctx, sluice.Call{})
 			return err
 		})
-		if err == nil || !strings.Contains(err.Error(), "1 of its calls open") || p.Metrics().Orphans != 1 {
+		if err == nil || !strings.Contains(err.Error(), "open requests (1)") || p.Metrics().Orphans != 1 {
 			t.Errorf("with a permit left: %v, %+v", err, p.Metrics())
 		}
 		left.Release(sluice.Outcome{})

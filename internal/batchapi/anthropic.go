@@ -121,7 +121,7 @@ func (n *anthropic) Find(ctx context.Context, p *Part, since time.Time) (found [
 			return found, nil
 		}
 	}
-	return nil, errors.New("the list of batches does not end")
+	return nil, errors.New("the list of batches has too many pages")
 }
 
 // Get asks for a batch.
@@ -193,7 +193,7 @@ func (n *anthropic) batchIn(a provider.Answer) (Batch, error) {
 		return Batch{}, err
 	}
 	if got.ID == "" || got.Status == "" {
-		return Batch{}, n.senseless(a, "id and processing_status")
+		return Batch{}, n.senseless(a, "id or processing_status")
 	}
 	return n.batch(&got), nil
 }

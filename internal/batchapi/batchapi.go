@@ -60,9 +60,9 @@ type API interface {
 
 // Errors of an API.
 var (
-	ErrUnknown = errors.New("the provider knows no such batch") // with this key
+	ErrUnknown = errors.New("the provider does not know this batch") // with this key
 	ErrGone    = errors.New("the provider deleted the results")
-	ErrNone    = errors.New("the provider has no Batch API that is known")
+	ErrNone    = errors.New("this provider has no Batch API that Sluice supports")
 )
 
 // Bounds are what one batch may hold at most. 0 is not known.

@@ -103,7 +103,7 @@ func (c *caller) fetch(ctx context.Context, path string, query url.Values, w io.
 	a, err := c.send(ctx, get(path, query, ErrGone), w)
 	failed, ok := errors.AsType[*sluice.CallError](err)
 	if ok && a.Status/100 == 2 && failed.Kind != sluice.ServerError && ctx.Err() == nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		failed.Err = fmt.Errorf("results broke off: %w: %w", io.ErrUnexpectedEOF, failed.Err)
+		failed.Err = fmt.Errorf("the results are incomplete: %w: %w", io.ErrUnexpectedEOF, failed.Err)
 	}
 	return err
 }
@@ -137,9 +137,9 @@ func (c *caller) senseless(a provider.Answer, lacks string) error {
 		v.Message = provider.Redact(v.Message, c.to.Key)
 		return &sluice.CallError{Outcome: v.Outcome(c.p, a.Status, a.RequestID)}
 	}
-	what := "answer is not JSON of the expected form"
+	what := "the response is not JSON of the expected form"
 	if lacks != "" {
-		what = "answer has no " + lacks
+		what = "the response has no " + lacks
 	}
 	text := a.Body[:min(len(a.Body), 200)]
 	return &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.ServerError,

@@ -68,7 +68,7 @@ func (g *gemini) Upload(ctx context.Context, p *Part) (string, error) {
 	}
 	path, query, err := uploadPath(a.Header.Get("X-Goog-Upload-Url"))
 	if err != nil {
-		return "", g.senseless(a, "address to upload to")
+		return "", g.senseless(a, "upload address")
 	}
 	// The session is known by its address, and needs no key.
 	session := g.with(map[string]string{"X-Goog-Upload-Command": "upload, finalize", "X-Goog-Upload-Offset": "0"})
@@ -109,7 +109,7 @@ func (g *gemini) with(headers map[string]string) *caller {
 func uploadPath(address string) (string, url.Values, error) {
 	u, err := url.Parse(address)
 	if err != nil || !strings.HasPrefix(u.Path, "/upload/") || strings.Contains(u.Path, "..") {
-		return "", nil, errors.New("no address to upload to")
+		return "", nil, errors.New("the response has no upload address")
 	}
 	_, rest, _ := strings.Cut(strings.TrimPrefix(u.Path, "/upload/"), "/") // its version is the account's, too
 	return "/upload/v1beta/" + rest, u.Query(), nil
@@ -162,7 +162,7 @@ func (g *gemini) FindFile(ctx context.Context, tag string) (string, error) {
 			return "", nil
 		}
 	}
-	return "", errors.New("the list of files does not end")
+	return "", errors.New("the list of files has too many pages")
 }
 
 // Create has an uploaded file run.
@@ -213,7 +213,7 @@ func (g *gemini) Find(ctx context.Context, p *Part, _ time.Time) (found []Batch,
 			return found, nil
 		}
 	}
-	return nil, errors.New("the list of batches does not end")
+	return nil, errors.New("the list of batches has too many pages")
 }
 
 // Get asks for a batch.

@@ -111,7 +111,7 @@ func (o *openAI) FindFile(ctx context.Context, tag string) (string, error) {
 			return "", nil
 		}
 	}
-	return "", errors.New("the list of files does not end")
+	return "", errors.New("the list of files has too many pages")
 }
 
 // next has a query ask for the page behind an id. It fails for a page that was asked for already.
@@ -182,7 +182,7 @@ func (o *openAI) Find(ctx context.Context, p *Part, since time.Time) (found []Ba
 			return found, nil
 		}
 	}
-	return nil, errors.New("the list of batches does not end")
+	return nil, errors.New("the list of batches has too many pages")
 }
 
 // begun is the earliest instant that the provider may give to a batch which was made after since: its clock is not ours, but
@@ -251,7 +251,7 @@ func (o *openAI) batchIn(a provider.Answer) (Batch, error) {
 		return Batch{}, err
 	}
 	if got.ID == "" || got.Status == "" {
-		return Batch{}, o.senseless(a, "id and status")
+		return Batch{}, o.senseless(a, "id or status")
 	}
 	return o.batch(&got), nil
 }
@@ -279,7 +279,7 @@ func existing(files ...string) []string {
 
 // whole is why a batch failed as a whole. The first error says it, unless a later one is of another kind than Invalid.
 func (o *openAI) whole(of *openAIBatch) *Problem {
-	p := Problem{Kind: Broken, Message: "the provider does not say why it failed"}
+	p := Problem{Kind: Broken, Message: "the batch failed, and the provider states no reason"}
 	lines := make(map[int]string)
 	var said struct{ Data []fault }
 	_ = json.Unmarshal(of.Errors, &said) // what has another form says nothing

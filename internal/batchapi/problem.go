@@ -158,5 +158,5 @@ func place(line any) (int, bool) {
 
 // senselessLine is the error of a line of results that is not as documented.
 func senselessLine(line []byte) error {
-	return fmt.Errorf("a line of results has no custom_id and result: %.80q", line)
+	return fmt.Errorf("a result line has no custom_id or no result: %.80q", line)
 }

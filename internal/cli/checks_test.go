@@ -70,7 +70,7 @@ func TestAModelThatIsToldWhatIsWrongAnswersRight(t *testing.T) {
 			if code, said := sluice(append(run, "--redo", "failed")...); code != 0 || len(p.sent) != 3 {
 				t.Fatalf("with feedback: exit code %d, sent %q: %s", code, p.sent, said)
 			}
-			if want := `{"role":"assistant","content":"{\"age\":\"old\"}"},{"role":"user","content":"Your answer was not accepted: the answer does not fit the schema: at /age: got string, want integer\n`; !strings.Contains(p.sent[2], want) {
+			if want := `{"role":"assistant","content":"{\"age\":\"old\"}"},{"role":"user","content":"Your answer was not accepted: the response does not match the schema: at /age: got string, want integer\n`; !strings.Contains(p.sent[2], want) {
 				t.Errorf("sent %s", p.sent[2])
 			}
 			code, said := sluice("answers", "out.jsonl", "--format", "text")

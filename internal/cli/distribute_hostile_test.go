@@ -109,7 +109,7 @@ func TestAWorkerTrustsNothingThatCrosses(t *testing.T) {
 	if n := c.settle(); len(n) != 1 {
 		t.Errorf("%d different calls were made, want the one that is good", len(n))
 	}
-	if n := strings.Count(w.out.String(), "a task is refused"); n != len(refused) {
+	if n := strings.Count(w.out.String(), "rejects the task"); n != len(refused) {
 		t.Errorf("the worker told of %d refusals, want %d:\n%s", n, len(refused), &w.out)
 	}
 }

@@ -184,7 +184,7 @@ func TestOneInterruptEndsARunWhoseEngineIsGone(t *testing.T) {
 	collects.Process.Signal(os.Interrupt)
 	hung := time.AfterFunc(time.Minute, func() { collects.Process.Kill() })
 	out, err := collects.wait()
-	if !hung.Stop() || collects.ProcessState.ExitCode() != 130 || !strings.Contains(out, "has not answered for 10s") {
+	if !hung.Stop() || collects.ProcessState.ExitCode() != 130 || !strings.Contains(out, "has not responded for 10s") {
 		t.Fatalf("the run ended with %v:\n%s", err, out)
 	}
 	engine.start()

@@ -77,22 +77,22 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 		want   string
 	}{
 		{"requests that were measured", func(r *find.Result) {},
-			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s a request keep 12.5 busy, less 5 % margin; at least 64 at once" + soak + spent},
+			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 busy, less 5 % margin; at least 64 at once" + soak + spent},
 		{"requests that headers tell", func(r *find.Result) {
 			r.Findings.Limits[limits.Requests] = finding(600, limits.SourceHeader, 0)
 			r.Findings.Latency.Mean, r.Workers, r.Binding.Busy, r.Binding.Margin = 200*time.Millisecond, 1, 2, 0
-		}, "1 worker: 600 requests/min (stated by headers) and 200 ms a request keep 2 busy; at least 64 at once" + soak + spent},
+		}, "1 worker: 600 requests/min (stated by headers) and 200 ms per request keep 2 busy; at least 64 at once" + soak + spent},
 		{"input tokens that a refusal tells", func(r *find.Result) {
 			r.Bound, r.Binding = find.BoundTokens, find.Binding{Dimension: limits.InputTokens, Cost: 119.6, Busy: 5.2, Margin: 0.021}
 			r.Findings.Limits[limits.InputTokens] = finding(30_000, limits.SourceRejection, 0)
 			r.Workers = 5
-		}, "5 workers: 30,000 input tokens/min (stated by rejections), 120 tokens and 1.25 s a request keep 5.2 busy, less 2 % margin; " +
+		}, "5 workers: 30,000 input tokens/min (stated by rejections), 120 tokens and 1.25 s per request keep 5.2 busy, less 2 % margin; " +
 			"at least 64 at once; 598 requests/min (measured ±3 %)" + soak + spent},
 		{"tokens that are told", func(r *find.Result) {
 			r.Bound, r.Binding = find.BoundTokens, find.Binding{Dimension: limits.Tokens, Cost: 620, Busy: 1.04, Margin: 0.004}
 			only(r, r.Findings.Limits[limits.Concurrency], map[limits.Dimension]find.Finding{limits.Tokens: finding(30_000, limits.SourceConfigured, 0)})
 			r.Workers = 1
-		}, "1 worker: 30,000 tokens/min (configured), 620 tokens and 1.25 s a request keep 1.04 busy, less 0.4 % margin; at least 64 at once" + soak + spent},
+		}, "1 worker: 30,000 tokens/min (configured), 620 tokens and 1.25 s per request keep 1.04 busy, less 0.4 % margin; at least 64 at once" + soak + spent},
 		{"a cap that was measured", func(r *find.Result) {
 			r.Bound, r.Workers, r.Binding = find.BoundConcurrency, 20, find.Binding{}
 			only(r, finding(20, limits.SourceMeasured, 0), map[limits.Dimension]find.Finding{
@@ -109,9 +109,9 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 		{"a queue, and a rate below it", func(r *find.Result) {
 			r.Findings.Queue, r.Findings.Limits[limits.Concurrency] = true, finding(16, limits.SourceMeasured, 0)
 		},
-			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s a request keep 12.5 busy, less 5 % margin; the server handles 16 at once (measured)" + soak + spent},
+			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 busy, less 5 % margin; the server handles 16 at once (measured)" + soak + spent},
 		{"a cap, and a rate below it", func(r *find.Result) { r.Findings.Limits[limits.Concurrency] = finding(80, limits.SourceMeasured, 0) },
-			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s a request keep 12.5 busy, less 5 % margin; at most 80 at once (measured)" + soak + spent},
+			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 busy, less 5 % margin; at most 80 at once (measured)" + soak + spent},
 		{"nothing below what was asked for", func(r *find.Result) {
 			r.Bound, r.Workers, r.Binding = find.BoundWorkers, 100, find.Binding{}
 			only(r, finding(100, limits.SourceAtLeast, 0), nil)
@@ -119,19 +119,19 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 		{"what could be certified", func(r *find.Result) {
 			r.Bound, r.Findings.Limits[limits.Requests] = find.BoundCertified, finding(598.7, limits.SourceAtLeast, 0)
 			r.Binding.Margin = 0
-		}, "11 workers: 598 requests/min (verified at least) and 1.25 s a request keep 12.5 busy; more could not be certified within --token-budget 1,000,000; " +
+		}, "11 workers: 598 requests/min (verified at least) and 1.25 s per request keep 12.5 busy; more could not be certified within --token-budget 1,000,000; " +
 			"at least 64 at once" + soak + spent},
 		{"a soak that was refused first", func(r *find.Result) {
 			r.Bound, r.Workers, r.Binding = find.BoundSoak, 9, find.Binding{}
 			delete(r.Findings.Limits, limits.Requests)
 			r.Soak = find.Soak{Workers: 9, Requests: 27, Rejected: 1}
-		}, "9 workers: more were rejected when they ran with real requests; at least 64 at once; soak 27 requests, 1 rejected" + spent},
+		}, "9 workers: more workers were rejected with real requests; at least 64 at once; soak 27 requests, 1 rejected" + spent},
 		{"a bucket of one", func(r *find.Result) {
 			r.BucketOfOne, r.Workers = true, 1
 			delete(r.Findings.Limits, limits.Concurrency)
 			r.Spent.Cost, r.Spent.Estimated = &cost, 4_000
-		}, "1 worker: 598 requests/min (measured ±3 %) and 1.25 s a request keep 12.5 busy, less 5 % margin; two requests at once are rejected at " +
-			"any rate: no number of workers without a pace is safe, and only sluice run uses this limit" + soak + "; 433 requests, 54k tokens (4,000 of them estimated), $0.12, 31 s"},
+		}, "1 worker: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 busy, less 5 % margin; two requests at once are always " +
+			"rejected: no number of workers is safe without pacing, and only sluice run can use this limit" + soak + "; 433 requests, 54k tokens (4,000 of them estimated), $0.12, 31 s"},
 		{"nothing passed", func(r *find.Result) {
 			*r = find.Result{Bound: find.BoundNothing, Spent: find.Spent{Requests: 9, Rejected: 9}, Took: 120 * time.Second}
 		}, "0 workers: even one request at a time is rejected; 9 requests, 0 tokens, 2 min 00 s"},
@@ -314,7 +314,7 @@ func TestHowASearchEnds(t *testing.T) {
 		{"by half of what was left of the day", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, find.ErrDay, exitFailed, "",
 			[]string{"hint: run the same command on the next day"}, true, false},
 		{"by the token budget", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, fmt.Errorf("then: %w", find.ErrTokenBudget), exitBudget, "",
-			[]string{"stopped by --token-budget 1,000,000: then: the token budget does not suffice for another request", "hint: raise the cap"}, true, false},
+			[]string{"stopped by --token-budget 1,000,000: then: the token budget is too small for another request", "hint: raise the cap"}, true, false},
 		{"by the cost", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, find.ErrMaxCost, exitBudget, "", []string{"stopped by --max-cost $2.00"}, true, false},
 		{"by a refused key", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, refusal(sluice.Auth, 401), exitFailed, "",
 			[]string{"the key was rejected: openai-compatible: 401 auth: so it is", "hint: name the variable of the key"}, false, true},

@@ -224,7 +224,7 @@ func TestANewKeyInItsFileIsUsed(t *testing.T) {
 		text, _ := io.ReadAll(resp.Body)
 		return fmt.Sprint(resp.StatusCode, " ", string(text))
 	}
-	if said := ready(); !strings.HasPrefix(said, "503 no upstream can be used") {
+	if said := ready(); !strings.HasPrefix(said, "503 no upstream is available") {
 		t.Errorf("without a key that is accepted: %s", said)
 	}
 	put(t, filepath.Join(dir, "a.key"), "the-new-key-of-all")

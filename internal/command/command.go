@@ -60,7 +60,7 @@ type Result struct {
 // *NotStartedError for a command that could not be started, or an *exec.ExitError.
 func Run(ctx context.Context, s Spec) (Result, error) {
 	if len(s.Args) == 0 || s.Args[0] == "" {
-		return Result{ExitCode: -1}, &NotStartedError{Err: errors.New("no command is there")}
+		return Result{ExitCode: -1}, &NotStartedError{Err: errors.New("the command is empty")}
 	}
 	if ctx.Err() != nil {
 		return Result{ExitCode: -1}, context.Cause(ctx)
@@ -78,7 +78,7 @@ func Run(ctx context.Context, s Spec) (Result, error) {
 // Find returns where the program of a command is, or an error that names it.
 func Find(args []string) (string, error) {
 	if len(args) == 0 || args[0] == "" {
-		return "", &NotStartedError{Err: errors.New("no command is there")}
+		return "", &NotStartedError{Err: errors.New("the command is empty")}
 	}
 	path, err := exec.LookPath(args[0])
 	if err != nil {
@@ -119,9 +119,9 @@ func (e *NotStartedError) Is(target error) bool {
 func explained(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOEXEC):
-		return ": it is no program for this computer, or a script whose first line does not say what reads it, such as #!/bin/sh"
+		return ": the file is not a program for this computer, or is a script without a first line such as #!/bin/sh"
 	case errors.Is(err, fs.ErrNotExist):
-		return ": it is gone, or its first line names a program that is not there"
+		return ": the file is missing, or its first line names a missing program"
 	}
 	return ""
 }

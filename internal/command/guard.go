@@ -113,7 +113,7 @@ func (g *Guard) Close() error {
 		late := time.AfterFunc(closeWithin, g.cancel)
 		<-g.ended
 		if !late.Stop() {
-			err = fmt.Errorf("the guard did not end within %v: look for processes with %s=%s", closeWithin, runVariable, g.run)
+			err = fmt.Errorf("the guard process did not exit within %v: look for processes with the variable %s=%s", closeWithin, runVariable, g.run)
 		}
 	} else {
 		<-g.ended
@@ -179,7 +179,7 @@ func (g *Guard) serve(ctx context.Context, began func()) error {
 			began()
 		},
 	})
-	return cmp.Or(err, errors.New("it ended by itself"))
+	return cmp.Or(err, errors.New("the guard process exited unexpectedly"))
 }
 
 // connect makes a process the one that is told, of what is open first.
@@ -207,7 +207,7 @@ func (g *Guard) disconnect(w *os.File) {
 // admit gives a command that is about to start its mark.
 func (g *Guard) admit(cmd *exec.Cmd) (entry, error) {
 	if g.isClosing() {
-		return "", errors.New("its guard is closed")
+		return "", errors.New("the guard process is closed")
 	}
 	e := strconv.FormatInt(g.next.Add(1), 10)
 	g.running.Store(e, struct{}{})

@@ -26,7 +26,7 @@ const (
 // cannot be seen to end without waiting for it (see running.wait), there are at most the grace of a command and that instant.
 func ServeGuard(stdin io.Reader, run string) error {
 	if run == "" {
-		return errors.New("a guard needs the mark of its run")
+		return errors.New("the guard process needs the mark of its run")
 	}
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // they are for the run, which ends us
 	groups := map[int]struct{}{}
@@ -72,7 +72,7 @@ func endAll(groups map[int]struct{}, run string) error {
 		case late && maybe && !found:
 			return nil // it hangs on its way to be another program, and hardly is one of ours
 		case late:
-			return fmt.Errorf("processes with %s=%s are left after %v", runVariable, run, endWithin)
+			return fmt.Errorf("processes with the variable %s=%s still run after %v", runVariable, run, endWithin)
 		}
 	}
 	return nil

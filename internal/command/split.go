@@ -24,7 +24,7 @@ func Split(line string) ([]string, error) {
 		}
 		w := word.String()
 		if !quoted && shellWord(w) {
-			return fmt.Errorf("%s means something to a shell, and none reads this: write sh -c '...'", w)
+			return fmt.Errorf("%s is shell syntax, but no shell runs this command: write sh -c '...'", w)
 		}
 		words = append(words, w)
 		word.Reset()
@@ -49,7 +49,7 @@ func Split(line string) ([]string, error) {
 			word.WriteByte(line[i])
 			inWord, quoted = true, true
 		case c == 0:
-			return nil, errors.New("it holds a zero byte")
+			return nil, errors.New("the command contains a zero byte")
 		default:
 			word.WriteByte(c)
 			inWord = true
@@ -59,7 +59,7 @@ func Split(line string) ([]string, error) {
 		return nil, err
 	}
 	if len(words) == 0 || words[0] == "" {
-		return nil, errors.New("no command is there")
+		return nil, errors.New("the command is empty")
 	}
 	return words, nil
 }
@@ -72,7 +72,7 @@ func quotation(word *strings.Builder, text string) (length int, err error) {
 		case c == quote:
 			return i + 1, nil
 		case c == 0:
-			return 0, errors.New("it holds a zero byte")
+			return 0, errors.New("the command contains a zero byte")
 		case quote == '"' && c == '\\' && i+1 < len(text) && (text[i+1] == '"' || text[i+1] == '\\'):
 			i++
 			word.WriteByte(text[i])

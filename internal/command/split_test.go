@@ -29,7 +29,7 @@ func TestSplit(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		``: "no command", `   `: "no command", `''`: "no command", `a 'b`: "(') is not closed", `a "b\"`: `(") is not closed`,
+		``: "the command is empty", `   `: "the command is empty", `''`: "the command is empty", `a 'b`: "(') is not closed", `a "b\"`: `(") is not closed`,
 		`a | b`: "shell", `a && b`: "shell", `a > b`: "shell", "a \x00": "zero byte", "a '\x00'": "zero byte",
 	} {
 		if got, err := command.Split(line); err == nil || !strings.Contains(err.Error(), want) {

@@ -258,7 +258,7 @@ func (d *document) parse(data []byte) (err error) {
 			continue
 		}
 		if d.body != nil {
-			return &Error{File: d.name, Line: line(doc.Body.GetToken()), Text: "a second document begins: one is read"}
+			return &Error{File: d.name, Line: line(doc.Body.GetToken()), Text: "the file contains a second document, but only one is allowed"}
 		}
 		d.body = doc.Body
 	}
@@ -294,9 +294,9 @@ func (d *document) checkTokens(tokens token.Tokens) error {
 		}
 		switch t.Type {
 		case token.AnchorType, token.AliasType, token.MergeKeyType:
-			return &Error{File: d.name, Line: line(t), Text: "anchors and references (& * <<) are not read: write it out"}
+			return &Error{File: d.name, Line: line(t), Text: "anchors and references (& * <<) are not supported: write the value out"}
 		case token.TagType, token.DirectiveType:
-			return &Error{File: d.name, Line: line(t), Text: "tags and directives (! %) are not read: put quotes around a text that begins so"}
+			return &Error{File: d.name, Line: line(t), Text: "tags and directives (! %) are not supported: put quotes around a value that begins with ! or %"}
 		case token.SequenceStartType, token.MappingStartType:
 			brackets++
 		case token.SequenceEndType, token.MappingEndType:
@@ -367,7 +367,7 @@ func (d *document) checkSecrets() error {
 	return found
 }
 
-const keyHint = "keys stand in the environment: name the variable that holds it in key_env, such as key_env: [MY_API_KEY], and replace a key that was in a file"
+const keyHint = "move the key to an environment variable, name the variable in key_env, such as key_env: [MY_API_KEY], and revoke the exposed key"
 
 // visitor looks at every node.
 type visitor func(ast.Node)

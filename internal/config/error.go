@@ -87,7 +87,7 @@ func (d *document) translate(err error) error {
 		e.Field = ""
 		e.Text = provider.Redact(fmt.Sprintf("unknown field %q", name))
 		if slices.Contains(known, name) { // its neighbours in spelling would be as wrong here as it is
-			e.Text = provider.Redact(fmt.Sprintf("field %q does not stand here, but below another", name))
+			e.Text = provider.Redact(fmt.Sprintf("field %q belongs below another field", name))
 			known = []string{"providers", "limits", "upstreams", "serve"}
 		}
 		e.Text += provider.DidYouMean(provider.Nearest(name, known))
@@ -146,7 +146,7 @@ func inWords(t reflect.Type) string {
 	case reflect.String:
 		return "a text"
 	}
-	return "fields, each on a line of its own"
+	return "fields, each on its own line"
 }
 
 // fields returns the names of all fields that there are.

@@ -161,11 +161,11 @@ func (l *Limits) check() (field string, err error) {
 		}
 		none = false
 		if limit := *l.At(d); limit != nil && limit.Source == limits.SourceConfigured {
-			return d.WindowName(), fmt.Errorf("%s limits the %s, too: omit one of them", d, d.WindowName())
+			return d.WindowName(), fmt.Errorf("%s and %s set the same limit: omit one of them", d, d.WindowName())
 		}
 	}
 	if none {
-		return "rpm", errors.New("no limit is there: state one, such as rpm: 500")
+		return "rpm", errors.New("the limit is missing: add one, such as rpm: 500")
 	}
 	return "", nil
 }

@@ -177,7 +177,7 @@ func (f *File) checkTenants() (field string, err error) {
 // CheckHost refuses what is no name that a gateway can be addressed by.
 func CheckHost(host string) error {
 	if host == "" || strings.ContainsFunc(host, func(r rune) bool { return notInName(r) && !strings.ContainsRune(":[]", r) }) {
-		return errors.New("want a host's name, such as gateway.example.com, without https:// and path")
+		return errors.New("want a host name, such as gateway.example.com, without https:// and path")
 	}
 	return nil
 }
@@ -194,7 +194,7 @@ func (f *File) checkPassthrough() (field string, err error) {
 		case p.Method != "" && !slices.Contains(methods[:], p.Method):
 			return fmt.Sprintf("passthrough[%d].method", i), fmt.Errorf("want one of %s", strings.Join(methods[:], ", "))
 		case p.Upstream == "":
-			return fmt.Sprintf("passthrough[%d].upstream", i), errors.New("is missing: it is the name of the upstream that such requests are sent to")
+			return fmt.Sprintf("passthrough[%d].upstream", i), errors.New("is missing: set the name of the upstream for these requests")
 		case len(f.Upstreams) > 0 && !slices.ContainsFunc(f.Upstreams, func(up Upstream) bool { return up.Name == p.Upstream }):
 			return fmt.Sprintf("passthrough[%d].upstream", i), fmt.Errorf("no upstream is named %q", p.Upstream)
 		}

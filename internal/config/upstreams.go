@@ -97,7 +97,7 @@ func (up *Upstream) check(known *provider.Registry) (field string, err error) {
 	case !ok:
 		return "provider", fmt.Errorf("unknown provider %q%s", up.Provider, provider.DidYouMean(known.Suggest(up.Provider)))
 	case p.Name == "sim":
-		return "provider", errors.New("sim is built in and no upstream: run `sluice sim`, and name its address as base_url of an openai-compatible one")
+		return "provider", errors.New("sim is not an upstream: run `sluice sim`, and set its address as base_url of an openai-compatible upstream")
 	}
 	up.Provider = p.Name
 	for _, name := range []struct{ field, text string }{{"name", up.Name}, {"account", up.Account}} {
@@ -113,7 +113,7 @@ func (up *Upstream) check(known *provider.Registry) (field string, err error) {
 	}
 	for _, name := range up.KeyEnv {
 		if !provider.IsVariable(name) { // it may be a key: it is not quoted
-			return "key_env", errors.New("this is not the name of a variable, such as MY_API_KEY")
+			return "key_env", errors.New("the value is not the name of an environment variable, such as MY_API_KEY")
 		}
 	}
 	if up.KeyFile != "" && up.KeyEnv != nil {
@@ -135,10 +135,10 @@ func notInName(r rune) bool {
 // check refuses models that nobody could ask for.
 func (m Models) check(p provider.Provider) error {
 	if m == nil && len(p.Models) == 0 {
-		return fmt.Errorf("no model is recognised as one of %s: name those that it serves", p.Name)
+		return fmt.Errorf("the models of %s are unknown: list the models of the upstream", p.Name)
 	}
 	if m != nil && len(m) == 0 {
-		return errors.New("it is empty: omit it to serve all models of the provider")
+		return errors.New("the list is empty: omit the field to serve all models of the provider")
 	}
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		if name == "" || m[name] == "" {
@@ -174,7 +174,7 @@ func (up *Upstream) beside(other *Upstream) (field string, err error) {
 	switch {
 	case up.Account == "" || up.Account != other.Account:
 	case up.Provider != other.Provider:
-		return "account", fmt.Errorf("account %s is one at %s: one at %s is another account", up.Account, other.Provider, up.Provider)
+		return "account", fmt.Errorf("account %s belongs to %s: choose another account name for %s", up.Account, other.Provider, up.Provider)
 	case up.Limits != nil && other.Limits != nil:
 		return "limits", fmt.Errorf("upstream %s already sets the limits of account %s", other.Name, up.Account)
 	}

@@ -37,7 +37,7 @@ func TestABucketThatNeverHoldsAWholeMinuteIsNotInUse(t *testing.T) {
 	if err != nil || found.Findings.Charge != limits.ChargeActual || found.Findings.ChargeFrom != limits.SourceHeader {
 		t.Errorf("%s, by %s: %v", found.Findings.Charge, found.Findings.ChargeFrom, err)
 	}
-	if text := strings.Join(found.Notes, "; "); strings.Contains(text, "others use the same limit") {
+	if text := strings.Join(found.Notes, "; "); strings.Contains(text, "other processes use the same limit") {
 		t.Error(text)
 	}
 }

@@ -95,12 +95,12 @@ func (c Config) withDefaults() (_ Config, err error) {
 		field  string
 		value  *float64
 		format string
-	}{{"MaxCost", b.MaxCost, "%v is no sum of money"}, {"PriceIn", b.PriceIn, "%v is no price"}, {"PriceOut", b.PriceOut, "%v is no price"}} {
+	}{{"MaxCost", b.MaxCost, "%v is not an amount of money"}, {"PriceIn", b.PriceIn, "%v is not a price"}, {"PriceOut", b.PriceOut, "%v is not a price"}} {
 		if sum.value != nil {
 			refuse(sum.field, !(*sum.value >= 0 && *sum.value <= maxDollars), sum.format, *sum.value)
 		}
 	}
-	refuse("MaxCost", b.MaxCost != nil && !b.priced(), "prices are not known")
+	refuse("MaxCost", b.MaxCost != nil && !b.priced(), "the prices are unknown")
 	switch {
 	case b.Tokens < 0, b.Tokens == 0 && c.free():
 		b.Tokens = math.MaxInt
@@ -159,11 +159,11 @@ func (e *FieldError) Unwrap() error { return e.Err }
 // Errors of a search that ended early. Another one is a *provider.Error if the provider responds to no request, such as for a
 // spent quota or a rejected key, or the cause of the context.
 var (
-	ErrTokenBudget = errors.New("the token budget does not suffice for another request")
-	ErrMaxCost     = errors.New("the cost allowed does not suffice for another request")
+	ErrTokenBudget = errors.New("the token budget is too small for another request")
+	ErrMaxCost     = errors.New("the allowed cost is too small for another request")
 	ErrNoAnswer    = errors.New("no request got a response")
 	ErrUnreliable  = errors.New("too many requests fail to measure a limit")
-	ErrDay         = errors.New("half of the day's remaining requests is used up")
+	ErrDay         = errors.New("half of the remaining requests of the day are used")
 )
 
 // Phase is a part of a search.

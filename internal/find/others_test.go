@@ -64,7 +64,7 @@ func TestOthersOnTheSameLimitAreNoticed(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if told := strings.Contains(strings.Join(r.Notes, "\n"), "others"); told != c.told {
+				if told := strings.Contains(strings.Join(r.Notes, "\n"), "other processes"); told != c.told {
 					t.Errorf("told: %t; %d workers, %q", told, r.Workers, r.Notes)
 				}
 			})

@@ -42,7 +42,7 @@ const (
 
 var (
 	errRefused = errors.New("every request was rejected for four minutes")
-	errNoModel = errors.New("the response states neither its usage nor why it ended: no model sent it")
+	errNoModel = errors.New("the response states neither its usage nor a finish reason, so it does not come from a model")
 )
 
 // prober sends requests past every scheduler, within the budget of the search. It is safe for concurrent use.

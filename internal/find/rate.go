@@ -24,7 +24,7 @@ const (
 // measure measures the refill of the bucket that rejects requests of a shape. found is false when so many are accepted in a
 // row that it was no bucket.
 func (s *search) measure(ctx context.Context, d limits.Dimension, sh *shape, q question) (found bool, err error) {
-	s.enter(PhaseRate, "how fast %s are refilled", d)
+	s.enter(PhaseRate, "measuring how fast %s are refilled", d)
 	q.least, q.patient = leastGrants, s.forgiving
 	r, found, err := s.ask(ctx, sh, q)
 	if err != nil || !found {
@@ -36,7 +36,7 @@ func (s *search) measure(ctx context.Context, d limits.Dimension, sh *shape, q q
 			return true, err
 		}
 		if charges {
-			s.note("rejected requests count against the limit, too: a client that retries at once gets nothing")
+			s.note("rejected requests count against the limit, too: a client that retries immediately gets no request through")
 		} else {
 			q.patient, s.forgiving = true, true
 			if r, found, err = s.ask(ctx, sh, q); err != nil || !found {
@@ -46,11 +46,11 @@ func (s *search) measure(ctx context.Context, d limits.Dimension, sh *shape, q q
 		s.h.limits[d].tedious = charges || r.clumped
 	}
 	if r.perSecond == 0 {
-		s.note("requests are rejected, and none passed in %s: the rate could not be measured", longestRate/2)
+		s.note("requests are rejected, and none succeeded in %s: the rate could not be measured", longestRate/2)
 		return true, nil
 	}
 	s.h.believe(d, r, s.h.takes(d, sh), sh)
-	s.p.log("%s: %.1f a minute, by %d grants", d, s.h.limits[d].Value, r.grants)
+	s.p.log("%s: %.1f per minute, measured with %d accepted requests", d, s.h.limits[d].Value, r.grants)
 	return true, nil
 }
 
@@ -219,7 +219,7 @@ const (
 // cause is another: many are accepted at once, after a storm or in a new window, or one is accepted although others are
 // rejected.
 func (s *search) byGaps(ctx context.Context, sh *shape) (r refilled, ok bool, err error) {
-	s.enter(PhaseRate, "the shortest pause after which one request passes")
+	s.enter(PhaseRate, "measuring the shortest pause after which one request succeeds")
 	g := gaps{loop: s.loop(sh), m: s.m, burst: 2}
 	g.room = max(g.room, 4)
 	low, high, err := g.bracket(ctx)

@@ -151,7 +151,7 @@ func (s *search) shape(ctx context.Context) error {
 		}
 		s.others(&r)
 		if out := r.outcome.Usage.Output; r.outcome.HasUsage && out < s.cfg.MinOutputTokens/2 {
-			s.note("responses have about %d tokens, not %d, and the number is for requests like these: a --prompt-file that asks for more makes them longer",
+			s.note("responses have about %d tokens instead of %d, and the number applies to such requests: use a --prompt-file that asks for longer responses",
 				out, s.cfg.MinOutputTokens)
 		}
 	}
@@ -170,7 +170,7 @@ func (s *search) others(r *reply) {
 		}
 		e := heard[reading.Dimension]
 		if slices.Contains(rates[:], reading.Dimension) && e.dimension() == reading.Dimension && used > 2*own+1 {
-			s.note("%.0f of %s were in use when the search had used %.0f: others use the same limit, or did within the last minute",
+			s.note("%.0f of %s were in use, but the search had used only %.0f: other processes use the same limit, or used it in the last minute",
 				used, reading.Dimension, own)
 		}
 	}
@@ -201,7 +201,7 @@ func (s *search) passing(ctx context.Context, sh *shape) (reply, error) {
 			s.note("even a single request is rejected: %v", o.Err)
 			return r, nil
 		}
-		s.p.log("rejected, although no other request is in flight: waits %v", wait)
+		s.p.log("rejected, although no other request is in flight: waiting %v", wait)
 		if err := wake.In(ctx, wait, nil); err != nil {
 			return r, err
 		}
@@ -216,7 +216,7 @@ func (s *search) weigh(ctx context.Context) error {
 	if s.h.chargeFrom != SourceUnknown && s.h.chargeFrom != limits.SourceRegistry || !s.h.header(limits.Tokens) {
 		return nil
 	}
-	s.enter(PhaseCharge, "how tokens are counted")
+	s.enter(PhaseCharge, "measuring how tokens are counted")
 	before := s.m.last()[limits.Tokens] // with the response to a tiny request
 	// The maximum that may be charged while the bucket holds it: a small bucket refills quickly.
 	declared := min(largeBound, int(limit)/2)
@@ -241,7 +241,7 @@ func (s *search) weigh(ctx context.Context) error {
 	case used+cameBack < 0.9*float64(declared): // it would be more
 		s.h.charge, s.h.chargeFrom = limits.ChargeActual, limits.SourceHeader
 	}
-	s.p.log("a request that declared %d tokens: %s, by %s", declared, s.h.charge, s.h.chargeFrom)
+	s.p.log("charge of a request that declared %d tokens: %s (source: %s)", declared, s.h.charge, s.h.chargeFrom)
 	return nil
 }
 
@@ -251,7 +251,7 @@ func (s *search) certify(ctx context.Context) error {
 	for range mostDrains {
 		s.absorb()
 		if d, dropped := s.h.same(); dropped.Known() {
-			s.p.log("%.0f tiny requests a minute are the %.0f of %s", dropped.Value, s.h.limits[d].Value, d)
+			s.p.log("%.0f tiny requests per minute reach the limit of %.0f %s", dropped.Value, s.h.limits[d].Value, d)
 			s.c.vouch(ofRequests, &tiny, voucher{perSecond: min(s.h.need(), dropped.Value/60)})
 		}
 		of, sh, ok := s.c.next()
@@ -273,7 +273,7 @@ func (s *search) drain(ctx context.Context, of proof, sh shape) error {
 	}
 	d := s.c.drain(of, sh)
 	affordable := s.p.affords(&sh, s.c.soakCalls(), &s.h.real)
-	s.enter(PhaseCertify, "%d requests worth a minute of %s", min(d.calls, affordable), of)
+	s.enter(PhaseCertify, "%d requests that use the %s of one minute", min(d.calls, affordable), of)
 	l, began := s.loop(&sh), time.Now()
 	by, refused, err := s.fire(ctx, l, &d, min(d.calls, affordable))
 	if ended := s.end(l); ended != nil {
@@ -319,8 +319,8 @@ func (s *search) uncertain(of proof, sh *shape, calls int) {
 	realIn, realOut := s.h.real.reserve()
 	spent := s.p.spent()
 	tokens := spent.Tokens() + calls*(in+out) + s.c.soakCalls()*(realIn+realOut)
-	s.note("the budget does not suffice to certify the %s that more workers need in a minute", of)
-	s.hint = "--token-budget " + prose.Group(int(math.Ceil(float64(tokens)*1.1/1e5)*1e5)) + " certifies more"
+	s.note("the budget is too small to certify the %s per minute that more workers need", of)
+	s.hint = "--token-budget " + prose.Group(int(math.Ceil(float64(tokens)*1.1/1e5)*1e5)) + " certifies more workers"
 	if s.cfg.Budget.MaxCost != nil {
 		s.hint += ", with a --max-cost of as much"
 	}
@@ -375,7 +375,7 @@ func (s *search) tellApart(ctx context.Context, l *loop, d *drain) (proof, error
 	if by, ok := ofStated(l); ok {
 		return by, nil
 	}
-	s.enter(PhaseCertify, "requests or tokens?")
+	s.enter(PhaseCertify, "testing whether requests or tokens are limited")
 	words := s.loop(&tiny)
 	for range tellApart {
 		words.send(ctx)
@@ -435,7 +435,7 @@ func (s *search) pairs(ctx context.Context) error {
 		return nil
 	}
 	for range pairTries {
-		s.enter(PhaseRate, "two at once after a rest")
+		s.enter(PhaseRate, "two requests at once after a pause")
 		if err := wake.In(ctx, min(longestRest, seconds(3*60/r.Value)), nil); err != nil {
 			return err
 		}
@@ -445,7 +445,7 @@ func (s *search) pairs(ctx context.Context) error {
 		}
 	}
 	s.h.single = true
-	s.p.log("two requests at once are rejected at any rate")
+	s.p.log("two requests at once are always rejected")
 	return nil
 }
 
@@ -486,7 +486,7 @@ func (s *search) soak(ctx context.Context) error {
 		again = false
 	}
 	if soak := &s.m.soak; soak.Rejected > 0 {
-		s.note("the last check had %d of %d real requests rejected: the provider allows less than it showed, or others use the same limit", soak.Rejected, soak.Requests)
+		s.note("in the last check, %d of %d real requests were rejected: the provider allows less than it stated, or other processes use the same limit", soak.Rejected, soak.Requests)
 	}
 	return nil
 }
@@ -526,7 +526,7 @@ func (s *search) lower(w int, replies []reply) {
 
 // recovery waits until a server that has no capacity, for whatever reason, responds again.
 func (s *search) recovery(ctx context.Context) error {
-	s.p.log("the server has no capacity: waits until it has")
+	s.p.log("the server has no capacity: waiting until it has capacity")
 	began := time.Now()
 	for pause := firstPause; ; pause *= 2 {
 		r, err := s.p.once(ctx, &tiny)
@@ -556,7 +556,7 @@ func (s *search) recheck(ctx context.Context) error {
 			return err
 		}
 	}
-	s.note("the rate kept changing while it was measured: others may be using the same limit")
+	s.note("the rate kept changing during the measurement: other processes may use the same limit")
 	return nil
 }
 
@@ -567,7 +567,7 @@ func (s *search) changed(ctx context.Context) (bool, error) {
 		if was.Source != limits.SourceMeasured || was.tedious || s.h.busy(d) > 1.5*float64(s.h.ceiling()) {
 			continue
 		}
-		s.enter(PhaseRecheck, "are %s refilled as before?", d)
+		s.enter(PhaseRecheck, "measuring again how fast %s are refilled", d)
 		r, found, err := s.ask(ctx, &was.by, question{least: recheckGrants, patient: true})
 		if err != nil {
 			return false, err
@@ -576,7 +576,7 @@ func (s *search) changed(ctx context.Context) (bool, error) {
 		if !found || now == 0 || math.Abs(now-was.Value) <= 2*max(0.02, was.Margin+r.margin)*was.Value {
 			continue
 		}
-		s.note("%s per minute were %.0f, and are %.0f now: the limit changed, or others use it at the same time", d, was.Value, now)
+		s.note("the measured %s per minute changed from %.0f to %.0f: the limit changed, or other processes use it", d, was.Value, now)
 		_, err = s.measure(ctx, d, &was.by, question{})
 		return true, err
 	}
@@ -630,18 +630,18 @@ func (s *search) advice(r *Result) (notes []string) {
 	for _, d := range []limits.Dimension{limits.RequestsPerDay, limits.TokensPerDay} {
 		f, cost := r.Findings.Limits[d], s.h.cost(d)
 		if lasts := seconds(min(f.Value/(perSecond*cost), 1e9)); f.Known() && cost > 0 && lasts < 24*time.Hour {
-			note("%s use up a day's %.0f %s in %s", workers, f.Value, d, lasts.Round(time.Minute))
+			note("%s use the daily limit of %.0f %s in %s", workers, f.Value, d, lasts.Round(time.Minute))
 		}
 	}
 	if i := slices.IndexFunc(rates[:], func(d limits.Dimension) bool { return s.h.busy(d) < 1 }); i >= 0 && r.Workers == 1 {
-		note("even one worker is rejected now and then: it needs %.0f %s a minute, and %.0f are allowed; sluice run paces its requests",
+		note("even one worker is sometimes rejected: it needs %.0f %s per minute, but %.0f are allowed; sluice run paces its requests",
 			60*perSecond*s.h.cost(rates[i]), rates[i], s.h.limits[rates[i]].Value)
 	}
 	v := s.c.vouched[ofRequests]
 	switch sure := 60 * v.certain(); {
 	case s.h.limits[limits.Requests].Known():
 	case v.given && sure < 0.9*60*perSecond:
-		note("%s make up to %.0f requests a minute, of which %.0f are sure: a limit between the two shows only after minutes",
+		note("%s send up to %.0f requests per minute, but only %.0f are verified: a limit between these rates shows only after minutes",
 			workers, math.Ceil(60*perSecond), math.Floor(sure))
 	}
 	return notes

@@ -158,7 +158,7 @@ func (s *sweep) search(ctx context.Context) error {
 	for n > 1 {
 		n = fewerWorkers(n)
 		if passed := s.result.Recommended; n <= passed {
-			s.p.log("  %d workers passed before: that is the answer", passed)
+			s.p.log("  %d workers passed before: this is the result", passed)
 			return nil
 		}
 		if err := s.rest(ctx); err != nil {
@@ -227,7 +227,7 @@ func (r *sweepRun) affordable() error {
 	earlier := r.Prompts - r.Workers
 	in, out = r.Workers*in+earlier*usualIn, r.Workers*out+earlier*usualOut
 	if err := r.p.fits(in, out); err != nil {
-		return fmt.Errorf("%w: too little remains for a run with %d workers, which may use %d tokens", err, r.Workers, in+out)
+		return fmt.Errorf("%w: a run with %d workers may use up to %d tokens", err, r.Workers, in+out)
 	}
 	return nil
 }

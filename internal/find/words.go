@@ -23,7 +23,7 @@ func (r *Result) Line() string {
 		}
 	}
 	if r.BucketOfOne {
-		parts = append(parts, "two requests at once are rejected at any rate: no number of workers without a pace is safe, and only sluice run uses this limit")
+		parts = append(parts, "two requests at once are always rejected: no number of workers is safe without pacing, and only sluice run can use this limit")
 	}
 	if s := r.Soak; s.Requests > 0 {
 		parts = append(parts, fmt.Sprintf("soak %s, %s rejected", prose.Count(s.Requests, "request"), prose.Group(s.Rejected)))
@@ -65,7 +65,7 @@ func (r *Result) why() string {
 		}
 		return text
 	case BoundSoak:
-		return "more were rejected when they ran with real requests"
+		return "more workers were rejected with real requests"
 	case BoundNothing:
 		return "even one request at a time is rejected"
 	}
@@ -89,13 +89,13 @@ func (r *Result) busy() string {
 	b := r.Binding
 	limit := r.Findings.Limits[b.Dimension]
 	if !limit.Known() {
-		return "a limit per minute binds"
+		return "a limit per minute is reached"
 	}
 	text := limit.per(b.Dimension)
 	if b.Dimension != limits.Requests {
 		text += ", " + prose.Number(b.Cost) + " tokens"
 	}
-	text += fmt.Sprintf(" and %s a request keep %s busy", exactly(r.Findings.Latency.Mean), prose.Number(b.Busy))
+	text += fmt.Sprintf(" and %s per request keep %s busy", exactly(r.Findings.Latency.Mean), prose.Number(b.Busy))
 	if margin := marginWords(b.Margin); margin != "" {
 		text += fmt.Sprintf(", less %s margin", margin)
 	}
@@ -194,9 +194,9 @@ func (r *SweepResult) Line(stopped bool) string {
 	text := prose.Count(r.Recommended, "worker") + " passed"
 	switch {
 	case r.Recommended == 0 && stopped:
-		text = "stopped early: nothing passed"
+		text = "stopped early: no run passed"
 	case r.Recommended == 0:
-		text = "0 workers: " + cmp.Or(r.Error, "nothing passed")
+		text = "0 workers: " + cmp.Or(r.Error, "no run passed")
 	case stopped:
 		text = "stopped early: " + text
 	}

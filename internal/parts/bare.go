@@ -33,7 +33,7 @@ func (d *Desk) Bare() bool {
 // forsake ends a part whose files are gone. Its batch is cancelled, since nobody can use what comes of it, unless it may be
 // another's.
 func (d *Desk) forsake(ctx context.Context, p *Part) error {
-	d.cfg.Logger.Warn("a part whose files are gone is given up", "part", p.e.Tag, "batch", p.e.Batch, "requests", p.e.Requests)
+	d.cfg.Logger.Warn("Sluice drops a batch part, because its files are missing", "part", p.e.Tag, "batch", p.e.Batch, "requests", p.e.Requests)
 	if p.e.Batch != "" && !p.e.Guess {
 		err := p.a.call(ctx, "cancel "+p.e.Batch, func(ctx context.Context) error {
 			return p.a.api.Cancel(ctx, p.e.Batch)

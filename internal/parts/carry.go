@@ -55,7 +55,7 @@ func (d *Desk) halt(p *Part, err error) {
 		d.fail(err)
 		return
 	}
-	d.cfg.Logger.Warn("part of a batch is held up", "part", p.e.Tag, "err", err)
+	d.cfg.Logger.Warn("a batch part is delayed", "part", p.e.Tag, "err", err)
 	d.mu.Lock()
 	p.stuck = true
 	d.stuck = append(d.stuck, fmt.Errorf("part %s: %w", p.e.Tag, err))
@@ -65,7 +65,7 @@ func (d *Desk) halt(p *Part, err error) {
 }
 
 // errDamaged is wrapped by the errors of files.
-var errDamaged = errors.New("files of parts")
+var errDamaged = errors.New("files of batch parts")
 
 // update changes a part's entry, and has it saved before it returns.
 func (d *Desk) update(p *Part, change func(e *entry)) error {
@@ -175,7 +175,7 @@ func (d *Desk) notMade(ctx context.Context, p *Part, err error) error {
 	tried := !p.e.TriedAt.IsZero()
 	d.mu.Unlock()
 	if tried && !certain { // it is looked for
-		return d.troubled(p, "it is not known whether a batch was made", err)
+		return d.troubled(p, "Sluice does not know whether the provider created a batch", err)
 	}
 	o, ok := kindOf(err)
 	if e := d.update(p, func(e *entry) {
@@ -200,9 +200,9 @@ func (d *Desk) notMade(ctx context.Context, p *Part, err error) error {
 	}
 	switch {
 	case o.Kind.Throttle() && !o.TooLarge:
-		return errors.Join(d.troubled(p, "a part is not taken yet", err), d.postpone(p, o.Wait, o.Until))
+		return errors.Join(d.troubled(p, "the provider does not accept a batch part yet", err), d.postpone(p, o.Wait, o.Until))
 	case o.Kind.Transient():
-		err = d.troubled(p, "a part cannot be submitted", err)
+		err = d.troubled(p, "a batch part cannot be submitted", err)
 		_ = wake.In(ctx, wake.Jitter(longRefuse/5), nil)
 		return err
 	case o.TooLarge:

@@ -62,7 +62,7 @@ func TestDamagedFilesAreNamed(t *testing.T) {
 		damage    func(*bench)
 		want      string
 	}{
-		{"no members", true, func(b *bench) { os.Remove(b.file("members")) }, "are gone"},
+		{"no members", true, func(b *bench) { os.Remove(b.file("members")) }, "are missing"},
 		{"members cut in a line", true, func(b *bench) { b.cutFile("members", 3) }, "members.jsonl is damaged"},
 		{"members cut", true, func(b *bench) { os.Truncate(b.file("members"), 0) }, "members.jsonl is damaged"},
 		{"requests cut", false, func(b *bench) { b.cutFile("requests", 3) }, "requests.jsonl is damaged"},
@@ -121,7 +121,7 @@ func TestWhatWasSavedByNobodyIsRefused(t *testing.T) {
 	for _, test := range []struct{ name, saved, want string }{
 		{"no object", `[]`, "saved parts"},
 		{"cut", `{"version":1,"parts":[` + good, "saved parts"},
-		{"more", `{"version":1,"parts":[]} {}`, "more follows"},
+		{"more", `{"version":1,"parts":[]} {}`, "unexpected data follows"},
 		{"newer", `{"version":2,"parts":[{"shape":"round"}]}`, "another version"},
 		{"unknown member", `{"version":1,"parts":[` + strings.Replace(good, "{", `{"shape":1,`, 1) + `]}`, "shape"},
 		{"a path", `{"version":1,"parts":[` + strings.Replace(good, "0123456789ab", "../../../etc", 1) + `]}`, "hexadecimal"},

@@ -65,7 +65,7 @@ func decode(text []byte, strict bool) ([]entry, error) {
 		return nil, fmt.Errorf("saved parts: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("saved parts: more follows them")
+		return nil, errors.New("saved parts: unexpected data follows")
 	}
 	if s.Version != version {
 		return nil, errNewer
@@ -77,7 +77,7 @@ func decode(text []byte, strict bool) ([]entry, error) {
 			return nil, fmt.Errorf("saved parts: part %d: %w", i+1, err)
 		}
 		if tags[e.Tag] {
-			return nil, fmt.Errorf("saved parts: tag %s stands twice", e.Tag)
+			return nil, fmt.Errorf("saved parts: tag %s occurs twice", e.Tag)
 		}
 		tags[e.Tag] = true
 	}
@@ -101,20 +101,20 @@ func (e *entry) check() error {
 	case e.Account == "":
 		return fmt.Errorf("part %s has no account", e.Tag)
 	case e.Requests <= 0 || e.Tokens < 0 || e.Size < 0 || e.Files < 0 || e.Files > mostFiles || e.Breaks < 0:
-		return fmt.Errorf("part %s has a number that cannot be", e.Tag)
+		return fmt.Errorf("part %s has a number out of range", e.Tag)
 	}
 	s := batchapi.State(e.State)
 	switch {
 	case s == Waiting || s == Submitting || s == Refused || s == Merged || s == Dropped:
 	case s == Fetched || s == Lost || known(s):
 		if e.Batch == "" && !e.Marked {
-			return fmt.Errorf("part %s is %s, and has no batch", e.Tag, e.State)
+			return fmt.Errorf("part %s has the state %s, but no batch", e.Tag, e.State)
 		}
 	default:
 		return fmt.Errorf("part %s has the unknown state %.40q: use the version of Sluice that wrote it", e.Tag, e.State)
 	}
 	if _, ok := endpoint(e.Endpoint); !ok {
-		return fmt.Errorf("part %s is of endpoint %.60q, which is unknown here", e.Tag, e.Endpoint)
+		return fmt.Errorf("part %s has the unknown endpoint %.60q", e.Tag, e.Endpoint)
 	}
 	return nil
 }

@@ -220,7 +220,7 @@ func (f *folder) open(e *Status) (*lines, error) {
 // missing says what can be done about a file that is not there.
 func missing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: put it back, or start again to hear what else can be done", err)
+		return fmt.Errorf("%w: restore the file, or run the same command again to see other options", err)
 	}
 	return err
 }
@@ -233,7 +233,7 @@ func (l *lines) next(m *member) error {
 		return io.EOF
 	}
 	if errors.Is(err, io.EOF) || err == nil && l.count == l.want {
-		return fmt.Errorf("%s is damaged: it has not the %d members that were written", l.file.Name(), l.want)
+		return fmt.Errorf("%s is damaged: it does not contain the %d entries that were written", l.file.Name(), l.want)
 	}
 	if err != nil {
 		return err
@@ -246,7 +246,7 @@ func (l *lines) next(m *member) error {
 	return nil
 }
 
-var errMember = errors.New("it is no member")
+var errMember = errors.New("the line is not a valid entry")
 
 func (l *lines) close() { l.file.Close() }
 
@@ -347,7 +347,7 @@ func (b *bundle) next() (*member, *batchapi.Request, error) {
 		return nil, nil, err
 	}
 	if int64(m.Size) > b.most { // a number that nobody wrote must not take memory
-		return nil, nil, fmt.Errorf("%s is damaged: it ends too soon", b.file.Name())
+		return nil, nil, fmt.Errorf("%s is damaged: the file ends too early", b.file.Name())
 	}
 	if cap(b.body) <= m.Size {
 		b.body = make([]byte, m.Size+1)

@@ -31,11 +31,11 @@ type filling struct {
 func (d *Desk) Add(account string, m Member, r *batchapi.Request) (*Part, error) {
 	a := d.accounts[account]
 	if a == nil {
-		return nil, fmt.Errorf("no Batch API of %q is known", account)
+		return nil, fmt.Errorf("%q has no Batch API that Sluice supports", account)
 	}
 	b := a.api.Bounds()
 	if len(b.Endpoints) > 0 && !slices.Contains(b.Endpoints, r.Endpoint) {
-		return nil, fmt.Errorf("the Batch API of %s has no %v", account, r.Endpoint)
+		return nil, fmt.Errorf("the Batch API of %s does not support %v", account, r.Endpoint)
 	}
 	key := fillKey{account: account, endpoint: r.Endpoint}
 	if b.OneModel {

@@ -46,7 +46,7 @@ func (d *Desk) follow(ctx context.Context, p *Part) error {
 			}
 			return d.lose(p)
 		case err != nil && passes(err):
-			if err := d.troubled(p, "a batch cannot be looked at", err); err != nil {
+			if err := d.troubled(p, "the status of a batch cannot be read", err); err != nil {
 				return err
 			}
 			continue
@@ -62,7 +62,7 @@ func (d *Desk) follow(ctx context.Context, p *Part) error {
 
 // ask asks how a part's batch stands.
 func (p *Part) ask(ctx context.Context) (b batchapi.Batch, err error) {
-	err = p.a.call(ctx, "look at "+p.e.Batch, func(ctx context.Context) (err error) {
+	err = p.a.call(ctx, "read the status of "+p.e.Batch, func(ctx context.Context) (err error) {
 		b, err = p.a.api.Get(ctx, p.e.Batch)
 		return err
 	})
@@ -91,7 +91,7 @@ func (d *Desk) callOff(ctx context.Context, p *Part) error {
 	}
 	if p.e.Guess {
 		p.asked = true
-		d.cfg.Logger.Warn("a batch that may not be ours is not cancelled: its results will tell", "batch", p.e.Batch)
+		d.cfg.Logger.Warn("a batch is not cancelled, because it may belong to another run: its results will show the owner", "batch", p.e.Batch)
 		return nil
 	}
 	err := p.a.call(ctx, "cancel "+p.e.Batch, func(ctx context.Context) error {
@@ -185,9 +185,9 @@ func (d *Desk) judge(ctx context.Context, p *Part) error {
 // refuse takes in why a part was not run.
 func (d *Desk) refuse(ctx context.Context, p *Part, why *batchapi.Problem) error {
 	if why == nil {
-		why = &batchapi.Problem{Kind: batchapi.Broken, Message: "the batch failed, and the provider does not say why"}
+		why = &batchapi.Problem{Kind: batchapi.Broken, Message: "the batch failed, and the provider states no reason"}
 	}
-	d.cfg.Logger.Info("a part was refused", "part", p.e.Tag, "batch", p.e.Batch, "kind", why.Kind, "message", why.Message)
+	d.cfg.Logger.Info("the provider rejected a batch part", "part", p.e.Tag, "batch", p.e.Batch, "kind", why.Kind, "message", why.Message)
 	switch why.Kind {
 	case batchapi.NoRoom, batchapi.TooLarge, batchapi.Broken:
 		if d.calledOff() {
@@ -254,7 +254,7 @@ func (d *Desk) fetch(ctx context.Context, p *Part) error {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil && !mine:
-			d.cfg.Logger.Info("a batch is another's", "batch", p.e.Batch, "part", p.e.Tag)
+			d.cfg.Logger.Info("a batch belongs to another run", "batch", p.e.Batch, "part", p.e.Tag)
 			return d.giveUp(p, Submitting)
 		case err == nil:
 			files, end := len(p.seen.Results), p.seen.State
@@ -273,8 +273,8 @@ func (d *Desk) fetch(ctx context.Context, p *Part) error {
 		case passes(err):
 		default:
 			if cuts++; cuts >= mostCuts {
-				return fmt.Errorf("the results of batch %s are not whole, though they were fetched %d times; they stay at the "+
-					"provider, and are fetched again by the next run: %w", p.e.Batch, cuts, err)
+				return fmt.Errorf("the results of batch %s are incomplete after %d downloads; the next run downloads them again "+
+					"from the provider: %w", p.e.Batch, cuts, err)
 			}
 		}
 		if err := d.troubled(p, "results are fetched again", err); err != nil {

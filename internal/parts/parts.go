@@ -121,7 +121,7 @@ type TooLargeError struct {
 
 // Error says so.
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("the request takes %d bytes of a batch's file, which may have %d: shorten it, or call it live",
+	return fmt.Sprintf("the request needs %d bytes in a batch file, but the maximum is %d: shorten the request, or send it live",
 		e.Size, e.Most)
 }
 
@@ -136,7 +136,7 @@ type LostError struct {
 func (e *LostError) Error() string {
 	if len(e.Parts) == 0 {
 		p := &e.Bare[0]
-		return fmt.Sprintf("%d parts are lost, such as part %s, batch %q of %s: its files in %s are gone",
+		return fmt.Sprintf("%d parts are lost, such as part %s, batch %q of %s: its files in %s are missing",
 			len(e.Bare), p.Tag, p.Batch, p.Account, e.Dir)
 	}
 	p := &e.Parts[0]

@@ -27,7 +27,7 @@ func (d *Desk) resolve(ctx context.Context, p *Part) error {
 			return err
 		case err != nil:
 			until = later(until, time.Now())
-			if err := d.troubled(p, "it cannot be found out whether a batch was made", err); err != nil {
+			if err := d.troubled(p, "Sluice cannot determine whether the provider created a batch", err); err != nil {
 				return err
 			}
 		default:

@@ -73,7 +73,7 @@ var errCut = errors.New("results are missing")
 // whole. Where more may come, a batch that ran to its end has to have a result of each request, whatever is counted.
 func (d *Desk) fetchAll(ctx context.Context, p *Part, mayCome bool) (mine bool, err error) {
 	if len(p.seen.Results) > mostFiles {
-		return false, fmt.Errorf("batch %s has %d files of results", p.e.Batch, len(p.seen.Results))
+		return false, fmt.Errorf("batch %s has too many result files: %d", p.e.Batch, len(p.seen.Results))
 	}
 	defer func() {
 		for n := range p.seen.Results {
@@ -169,7 +169,7 @@ func (d *Desk) count(p *Part, mayCome bool) (mine bool, err error) {
 		return false, nil
 	}
 	if strangers > 0 {
-		d.cfg.Logger.Warn("results are of requests that the part does not have: they are left out",
+		d.cfg.Logger.Warn("some results are ignored, because their requests do not belong to the batch part",
 			"part", p.e.Tag, "batch", p.e.Batch, "results", strangers, "first", fmt.Sprintf("%.80q", first))
 	}
 	want := expected(p.seen, p.e.Requests)

@@ -392,7 +392,7 @@ func TestResultsThatAreNotWholeAreFetchedAgain(t *testing.T) {
 				b.want(5)
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), "not whole") {
+			if err == nil || !strings.Contains(err.Error(), "incomplete") {
 				t.Fatalf("err = %v, want that results are missing", err)
 			}
 			if len(b.got) != 0 {

@@ -61,7 +61,7 @@ func (c *Command) parse() (*template, error) {
 	}
 	for _, word := range c.Args {
 		if strings.ContainsRune(word, 0) {
-			return nil, errors.New("the command holds a NUL character, which no command can be given")
+			return nil, errors.New("the command contains a NUL character, which an argument cannot contain")
 		}
 	}
 	t := &template{behind: len(c.Args)}
@@ -74,7 +74,7 @@ func (c *Command) parse() (*template, error) {
 		t.values = t.values || slices.ContainsFunc(p, func(p piece) bool { return p.value })
 	}
 	if len(t.words[0]) != 1 || t.words[0][0].value {
-		return nil, errors.New("the program itself is a value: name a program, such as env or sh, before it")
+		return nil, errors.New("the program name comes from the item: put a fixed program, such as env or sh, before it")
 	}
 	return t, nil
 }
@@ -181,7 +181,7 @@ func (t *template) fill(v *values) ([]string, *rows.Problem) {
 		}
 		if i > 0 && i < t.behind && word[0].value && strings.HasPrefix(text, "-") {
 			return nil, &rows.Problem{
-				Text: fmt.Sprintf("the command's word %d begins with a dash from the item: %s", i+1, strconv.Quote(prose.Clip(text, 60))),
+				Text: fmt.Sprintf("word %d of the command begins with a dash that comes from the item: %s", i+1, strconv.Quote(prose.Clip(text, 60))),
 				Hint: "put -- before the item, so that the program does not read it as a flag, or use --stdin",
 			}
 		}
@@ -200,10 +200,10 @@ func (v *values) expand(word []piece) (string, *rows.Problem) {
 		}
 		text, ok := v.find(p.text)
 		if !ok {
-			return "", &rows.Problem{Text: fmt.Sprintf("no member %q for {%s}", p.text, p.text), Hint: v.known(p.text)}
+			return "", &rows.Problem{Text: fmt.Sprintf("the item has no field %q for {%s}", p.text, p.text), Hint: v.known(p.text)}
 		}
 		if strings.ContainsRune(text, 0) {
-			return "", &rows.Problem{Text: fmt.Sprintf("{%s} holds a NUL character, which no command can be given", p.text), Hint: "send the item on standard input with --stdin"}
+			return "", &rows.Problem{Text: fmt.Sprintf("{%s} contains a NUL character, which an argument cannot contain", p.text), Hint: "send the item on standard input with --stdin"}
 		}
 		b.WriteString(text)
 	}
@@ -213,14 +213,14 @@ func (v *values) expand(word []piece) (string, *rows.Problem) {
 // known says which names there are.
 func (v *values) known(name string) string {
 	if len(v.fields) == 0 {
-		return fmt.Sprintf("the item is plain text: {} is all of it; {{%s}} is {%s} itself", name, name)
+		return fmt.Sprintf("use {} for the whole item, which is plain text, or write {{%s}} for a literal {%s}", name, name)
 	}
 	names := make([]string, 0, len(v.fields))
 	for name := range v.fields {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("it has %s; {{%s}} is {%s} itself", strings.Join(names[:min(len(names), 20)], ", "), name, name)
+	return fmt.Sprintf("use a field of the item (%s), or write {{%s}} for a literal {%s}", strings.Join(names[:min(len(names), 20)], ", "), name, name)
 }
 
 // plain is a JSON value as a word: a string without its quotes, null as nothing, anything else as it is written.

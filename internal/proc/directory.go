@@ -67,7 +67,7 @@ func openDirectory(dir string) (used bool, err error) {
 		}
 	}
 	if len(entries) > 0 {
-		return false, &DirectoryError{Dir: dir, Text: "holds other things than a run: " + entries[0].Name(),
+		return false, &DirectoryError{Dir: dir, Text: "contains a file that does not belong to a run: " + entries[0].Name(),
 			Advice: "set --state to an empty or new directory"}
 	}
 	return false, os.Chmod(dir, 0o700)

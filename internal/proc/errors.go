@@ -43,5 +43,5 @@ func (e *BlockedError) Error() string {
 
 // Hint says what can be done.
 func (e *BlockedError) Hint() string {
-	return "see why in their result.json and stderr.log; --redo failed tries what failed again, and then what needs it"
+	return "find the cause in result.json and stderr.log of the failed items, then retry them with --redo failed"
 }

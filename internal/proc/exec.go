@@ -161,7 +161,7 @@ func (x *Exec) prepare() (err error) {
 }
 
 // errValues refuses items in the words of a command that stays.
-var errValues = errors.New("a word is of an item: a process that stays gets items as JSON lines on standard input, and {{name}} is {name} itself")
+var errValues = errors.New("a persistent command cannot contain values of items, because it reads items as JSON lines on standard input: write {{name}} for a literal {name}")
 
 // literal is the program that is run, as Find wants it.
 func (x *Exec) literal() []string { return []string{x.template.words[0][0].text} }

@@ -33,9 +33,9 @@ type model struct {
 	failing map[string]bool
 	log     map[string]int // how often commands began and ended
 	stages  bool
-	held    map[string]proc.Result // the results after the run before
+	held    map[string]proc.Result // the results after the previous run
 	made    map[string]int         // of which versions they are
-	retried bool                   // the run before was to retry failed items
+	retried bool                   // the previous run was to retry failed items
 	torn    string                 // the item whose line was torn since
 	begun   map[string]int         // how often each item had begun by then
 	rerun   string                 // the stage whose rerun was cut short

@@ -121,7 +121,7 @@ func (l *lane) bound(r *streak, t *try) {
 		r.count++
 		return
 	}
-	m.Kind, m.Text = sluice.CommandFailed, fmt.Sprintf("met a limit again after each of %d resets: %s", r.count, m.Text)
+	m.Kind, m.Text = sluice.CommandFailed, fmt.Sprintf("the command reached a limit again after each of %d resets: %s", r.count, m.Text)
 }
 
 const (
@@ -191,7 +191,7 @@ func (x *Exec) honour() {
 	}
 	limit.Until = limit.Until.Local() // the file has all times in one zone
 	o := sluice.Outcome{Kind: sluice.UsageWindow, Until: limit.Until, Dimension: limit.Dimension,
-		Err: &EndError{Text: limit.Text, From: "the run before", Until: limit.Until, stated: limit.Stated}}
+		Err: &EndError{Text: limit.Text, From: "the previous run", Until: limit.Until, stated: limit.Stated}}
 	x.pause(o)
 	x.probe.again()
 }
@@ -199,7 +199,7 @@ func (x *Exec) honour() {
 // pause pauses the lane for a limit that its commands do not tell the Scheduler of.
 func (x *Exec) pause(o sluice.Outcome) {
 	if err := x.cfg.Limits.Scheduler.PauseLane(x.cfg.Limits.Lane, o); err != nil {
-		x.log.Warn("a limit is not waited for", "error", err)
+		x.log.Warn("a limit of an earlier run could not be restored", "error", err)
 	}
 }
 

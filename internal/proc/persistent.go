@@ -31,7 +31,7 @@ func (x *Exec) ask(ctx context.Context, t *try, j *job, id string) error {
 		x.check(t, func() provider.Reply { return provider.Reply{Text: plain(a.Result)} })
 		return nil
 	case timedOut:
-		t.meaning = agents.Meaning{Kind: sluice.Timeout, Source: "timeout", Text: "no answer within " + x.cfg.Command.Timeout.String()}
+		t.meaning = agents.Meaning{Kind: sluice.Timeout, Source: "timeout", Text: "no result within " + x.cfg.Command.Timeout.String()}
 		return nil
 	case ctx.Err() != nil:
 		t.meaning = agents.Meaning{Kind: sluice.Network, Text: err.Error()}
@@ -71,6 +71,6 @@ func (t *try) answered(a *answer) {
 	if !a.OK {
 		t.meaning.Source = "worker"
 		t.meaning.Kind = cmp.Or(a.Kind, sluice.CommandFailed)
-		t.meaning.Text = cmp.Or(a.Text, "the worker says that it failed, and not why")
+		t.meaning.Text = cmp.Or(a.Text, "the worker reported a failure without a reason")
 	}
 }

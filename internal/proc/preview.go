@@ -30,7 +30,7 @@ type Planned struct {
 func ReadPreview(cfg Config, each func(Planned) error) (Preview, error) {
 	x := newExec(cfg)
 	if cfg.Items.Path == "-" {
-		return Preview{}, &ConfigError{Field: "Items", Err: errors.New("standard input can be read once: name a file")}
+		return Preview{}, &ConfigError{Field: "Items", Err: errors.New("standard input can be read only once: use an input file")}
 	}
 	if err := x.prepare(); err != nil {
 		return Preview{}, err

@@ -117,7 +117,7 @@ func (x *Exec) askCommand(ctx context.Context, args []string) (agents.Meaning, e
 	spec.Args, spec.Stdout, spec.Stderr = args, out, errs
 	res, err := x.cfg.Command.Run(ctx, spec)
 	if ctx.Err() != nil {
-		return agents.Meaning{}, errors.New("it took too long")
+		return agents.Meaning{}, errors.New("the preflight took too long")
 	}
 	if refused, ok := errors.AsType[*command.NotStartedError](err); ok {
 		return agents.Meaning{}, refused

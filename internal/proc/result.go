@@ -154,7 +154,7 @@ func (x *Exec) keep(r *work.Result) error {
 	return writeJSON(filepath.Join(dir.path, resultName), x.record(r))
 }
 
-var errNotResult = errors.New("not a result of sluice exec: want custom_id, kind and input")
+var errNotResult = errors.New("not a result of sluice exec: custom_id, kind and input are required")
 
 // readResult reads a line of the results, or a result.json.
 func readResult(b []byte) (*Result, work.Hash, error) {
@@ -195,7 +195,7 @@ func readPlain(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > mostResult {
-		return nil, fmt.Errorf("%s is not a regular file, or too long", path)
+		return nil, fmt.Errorf("%s is not a regular file, or is too large", path)
 	}
 	return os.ReadFile(path)
 }

@@ -122,8 +122,8 @@ func (x *Exec) resume() error {
 	case m.changed.Err() != nil:
 		return m.changed.Err()
 	case m.lines > 0 && m.matched == 0 && x.input.file != nil && x.input.total > 0:
-		return &DirectoryError{Dir: x.dir, Text: fmt.Sprintf("has %d results, and none of them is of an item of %s", m.lines, x.cfg.Items.Path),
-			Advice: "name another directory by --state"}
+		return &DirectoryError{Dir: x.dir, Text: fmt.Sprintf("contains %d results, but none of them is for an item of %s", m.lines, x.cfg.Items.Path),
+			Advice: "use another directory with --state"}
 	case len(m.drop) > 0:
 		x.journal.Rewrite(func(line work.Line) bool { return !m.drop[line.Number] })
 	}

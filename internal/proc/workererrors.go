@@ -23,9 +23,9 @@ type workerDiedError struct {
 
 // Error says how it ended, and the last it said.
 func (e *workerDiedError) Error() string {
-	text := fmt.Sprintf("worker ended without an answer: exit code %d", e.ExitCode)
+	text := fmt.Sprintf("the worker exited without a result: exit code %d", e.ExitCode)
 	if e.Signal != "" {
-		text = "worker ended without an answer: signal: " + e.Signal
+		text = "the worker exited without a result: signal: " + e.Signal
 	}
 	if e.Half != "" {
 		text += fmt.Sprintf(", in the middle of a line: %q", e.Half)
@@ -45,7 +45,7 @@ type protocolError struct {
 
 // Error quotes what it said.
 func (e *protocolError) Error() string {
-	return fmt.Sprintf("worker broke the protocol and was killed: it printed %s: %q "+
+	return fmt.Sprintf("the worker violated the protocol and was killed: it printed %s: %q "+
 		"(standard output is only for results; write all other text to standard error)", e.What, e.Said)
 }
 
@@ -57,7 +57,7 @@ type silentError struct {
 
 // Error says for how long it was waited for.
 func (e *silentError) Error() string {
-	text := fmt.Sprintf("worker gave neither an answer nor a heartbeat for %s and was killed", prose.Span(e.After))
+	text := fmt.Sprintf("the worker sent neither a result nor a heartbeat for %s and was killed", prose.Span(e.After))
 	if said := agents.LastWords(e.Stderr); said != "" {
 		text += ": " + said
 	}
@@ -73,7 +73,7 @@ type quarantinedError struct {
 // Error says how each of them ended.
 func (e *quarantinedError) Error() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "item %q is quarantined: it ended %s", e.ID, prose.Count(len(e.Causes), "worker"))
+	fmt.Fprintf(&text, "item %q is quarantined after the failure of %s", e.ID, prose.Count(len(e.Causes), "worker"))
 	for i, cause := range e.Causes {
 		fmt.Fprintf(&text, "; %d: %v", i+1, cause)
 	}
@@ -91,7 +91,7 @@ type futileError struct {
 
 // Error says how the last one ended.
 func (e *futileError) Error() string {
-	return fmt.Sprintf("the worker ends as soon as it starts: %s in a row answered nothing, the last: %v", prose.Count(e.Workers, "worker"), e.Err)
+	return fmt.Sprintf("the worker fails before its first result: %s in a row, the last: %v", prose.Count(e.Workers, "worker"), e.Err)
 }
 
 // Unwrap returns how the last one ended.

@@ -116,7 +116,7 @@ func (ws *workers) Close() error {
 	defer ws.mu.Unlock()
 	if n := ws.forced; n > 0 {
 		ws.forced = 0
-		return fmt.Errorf("%s did not end at the end of the input, and had to be stopped", prose.Count(n, "worker"))
+		return fmt.Errorf("%s did not exit at the end of the input and had to be stopped", prose.Count(n, "worker"))
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (ws *workers) remove(w *worker) {
 	}
 	ws.mu.Unlock()
 	if end.idle && !errors.Is(end.why, errWorkersClosed) {
-		ws.cfg.Log.Warn("a worker ended while it had no item: the next one starts when there is work", "error", end.why)
+		ws.cfg.Log.Warn("a worker exited while it had no item: Sluice starts another worker for the next item", "error", end.why)
 	}
 }
 

@@ -65,7 +65,7 @@ func TestCloseEndsWorkersThatDoNotEndByThemselves(t *testing.T) {
 		hung <- err
 	}()
 	time.Sleep(50 * time.Millisecond)
-	if err := ws.Close(); err == nil || err.Error() != "1 worker did not end at the end of the input, and had to be stopped" {
+	if err := ws.Close(); err == nil || err.Error() != "1 worker did not exit at the end of the input and had to be stopped" {
 		t.Errorf("error %v", err)
 	}
 	if err := <-hung; !errors.Is(err, proc.ErrWorkersClosed) {
@@ -93,8 +93,8 @@ func TestAHonestWorkerEndsWithItsInput(t *testing.T) {
 func TestWorkersThatEndAsTheyStartEndTheRun(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ role, want string }{
-		{"ends", "the worker ends as soon as it starts: 5 workers in a row answered nothing, the last: " +
-			"worker ended without an answer: exit code 1: ModuleNotFoundError: No module named 'torch'"},
+		{"ends", "the worker fails before its first result: 5 workers in a row, the last: " +
+			"the worker exited without a result: exit code 1: ModuleNotFoundError: No module named 'torch'"},
 		{"banner", `not a JSON object: "Welcome!"`},
 		{"/no/such/worker", "no such file or directory"},
 	} {

@@ -241,7 +241,7 @@ func TestAnItemThatEndsThreeWorkersIsQuarantined(t *testing.T) {
 		}
 	}
 	for range 2 { // and it stays there
-		q := want[*proc.QuarantinedError](t, callErr(t, ws, item("poison")), `item "poison" is quarantined: it ended 3 workers; 1: worker ended`)
+		q := want[*proc.QuarantinedError](t, callErr(t, ws, item("poison")), `item "poison" is quarantined after the failure of 3 workers; 1: the worker exited`)
 		if _, ok := errors.AsType[*proc.WorkerDiedError](error(q)); !ok || len(q.Causes) != 3 {
 			t.Errorf("causes %v", q.Causes)
 		}
@@ -282,7 +282,7 @@ func TestWhatBreaksTheProtocolEndsTheWorker(t *testing.T) {
 		role, id, want string
 	}{
 		{"junk", "1", `a line that is not a JSON object: "Loading model... `},
-		{"other", "1", `an answer for another item than "1", the one in hand: "{\"id\":\"not 1\"`},
+		{"other", "1", `a result for an item other than its current item "1": "{\"id\":\"not 1\"`},
 		{"long", "1", `a line of more than 1,000,000 bytes: "{\"id\":\"1\",\"ok\":true,\"result\":\"xxx`},
 	} {
 		t.Run(c.role, func(t *testing.T) {
@@ -298,7 +298,7 @@ func TestWhatBreaksTheProtocolEndsTheWorker(t *testing.T) {
 					t.Errorf("%v", err)
 				}
 			}
-			q := want[*proc.QuarantinedError](t, callErr(t, ws, req), "3: worker broke the protocol")
+			q := want[*proc.QuarantinedError](t, callErr(t, ws, req), "3: the worker violated the protocol")
 			if len(q.Error()) > 2000 {
 				t.Errorf("%d bytes: %v", len(q.Error()), q)
 			}
@@ -348,7 +348,7 @@ func TestASecondAnswerIsNotTheNextItemsFault(t *testing.T) {
 		if _, err := ws.Call(t.Context(), item(fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
 		}
-		err := want[*proc.ProtocolError](t, callErr(t, ws, item("next")), "a second answer for one item")
+		err := want[*proc.ProtocolError](t, callErr(t, ws, item("next")), "a second result for one item")
 		if !err.Late {
 			t.Errorf("%+v", err)
 		}
@@ -366,7 +366,7 @@ func TestAWorkerThatEndsWhileIdleIsReplaced(t *testing.T) {
 		awaitNone(t, ws)
 	}
 	_ = ws.Close() // which waits for what is told of them
-	if n := strings.Count(log.String(), "an answer when no item") + strings.Count(log.String(), "not a JSON object"); n != 2 {
+	if n := strings.Count(log.String(), "a result while it had no item") + strings.Count(log.String(), "not a JSON object"); n != 2 {
 		t.Errorf("log %s", log.String())
 	}
 }
@@ -388,17 +388,17 @@ func TestASilentWorkerIsKilled(t *testing.T) {
 		ws := newStaff(t, proc.WorkersConfig{Silence: 20 * time.Second, Run: crew(idle)})
 		for range 2 {
 			start := time.Now()
-			want[*proc.SilentError](t, callErr(t, ws, item("1")), "neither an answer nor a heartbeat for 20 s")
+			want[*proc.SilentError](t, callErr(t, ws, item("1")), "neither a result nor a heartbeat for 20 s")
 			if took := time.Since(start); took != 20*time.Second {
 				t.Errorf("took %v", took)
 			}
 		}
-		want[*proc.QuarantinedError](t, callErr(t, ws, item("1")), "neither an answer nor a heartbeat for 20 s")
+		want[*proc.QuarantinedError](t, callErr(t, ws, item("1")), "neither a result nor a heartbeat for 20 s")
 	})
 	if suite.Full {
 		ws := staff(t, "deaf", proc.WorkersConfig{Silence: 100 * time.Millisecond}) // which does not read the item
 		long := proc.Request{ID: "1", Item: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)}
-		want[*proc.SilentError](t, callErr(t, ws, long), "neither an answer nor a heartbeat for 100 ms")
+		want[*proc.SilentError](t, callErr(t, ws, long), "neither a result nor a heartbeat for 100 ms")
 		ws = staff(t, "silent", proc.WorkersConfig{Silence: 4 * time.Second}) // by when it has started
 		want[*proc.SilentError](t, callErr(t, ws, item("1")), "killed: thinking")
 	}

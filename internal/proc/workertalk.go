@@ -115,12 +115,12 @@ func (t *talk) line(b []byte) {
 		m.answer.Text = provider.Redact(m.answer.Text)
 		t.open, t.answered, t.last, t.got = false, true, t.id, &m.answer
 	case t.answered && m.id == t.last:
-		t.breach("a second answer for one item", b)
+		t.breach("a second result for one item", b)
 		t.broken.Late = true
 	case !t.open:
-		t.breach("an answer when no item was in hand", b)
+		t.breach("a result while it had no item", b)
 	default:
-		t.breach(fmt.Sprintf("an answer for another item than %q, the one in hand", t.id), b)
+		t.breach(fmt.Sprintf("a result for an item other than its current item %q", t.id), b)
 	}
 }
 
@@ -160,9 +160,9 @@ func parseMessage(b []byte) (m message, problem string) {
 	case !m.answers && !lives:
 		return m, `a line without "ok"`
 	case m.answers && id == nil:
-		return m, `an answer without "id"`
+		return m, `a result without "id"`
 	case m.answer.OK && failure != nil:
-		return m, `an answer with an "error" that is "ok"`
+		return m, `a result with both "ok": true and "error"`
 	}
 	return m, ""
 }
@@ -194,7 +194,7 @@ func (p *fields) take(o map[string][]byte, name, begins, want string) []byte {
 
 // number reads one that is not negative. ok says that it is there.
 func (p *fields) number(o map[string][]byte, name string) (n float64, ok bool) {
-	const want = "a number from 0 on"
+	const want = "a number of at least 0"
 	v := p.take(o, name, "-0123456789", want)
 	if v == nil {
 		return 0, false

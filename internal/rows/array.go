@@ -83,11 +83,11 @@ func (r *Row) element(raw, memory []byte) []byte {
 	case raw[0] == '"':
 		r.Text, r.Bytes = true, jsonscan.Unquote(raw)
 		if len(bytes.TrimSpace(r.Bytes)) == 0 {
-			r.Bad = &Problem{Text: "the text is empty"}
+			r.Bad = &Problem{Text: "the string is empty"}
 		}
 		return memory
 	case raw[0] != '{':
-		r.Bad = &Problem{Text: clip(string(raw)) + " is neither an object nor a text"}
+		r.Bad = &Problem{Text: clip(string(raw)) + " is neither an object nor a string"}
 		return memory
 	}
 	r.Bytes = jsonscan.AppendCompact(memory[:0], raw)
@@ -107,7 +107,7 @@ func (a *array) end() error {
 	case err != nil && !syntax:
 		return err
 	}
-	return &Error{Path: a.path, Line: a.in.lineAt(offset), Problem: "the JSON array ends here, and more text follows",
+	return &Error{Path: a.path, Line: a.in.lineAt(offset), Problem: "more text follows the end of the JSON array",
 		Hint: "put all items into one array, or one item on each line"}
 }
 

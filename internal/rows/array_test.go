@@ -16,7 +16,7 @@ import (
 )
 
 func TestItemsOfAnArrayAreRows(t *testing.T) {
-	want := []string{`{"a":1,"b":[1,2]}`, `text, "quoted"`, `{"c":"]"}`, ": [1] is neither an object nor a text", ": the text is empty"}
+	want := []string{`{"a":1,"b":[1,2]}`, `text, "quoted"`, `{"c":"]"}`, ": [1] is neither an object nor a string", ": the string is empty"}
 	items := []string{"{\"a\": 1,\n\"b\":\t[1, 2]}", `"text, \"quoted\""`, `{"c":"]"}`, "[1]", `""`}
 	for name, text := range map[string]string{
 		"pretty-printed":       "\n[\n  " + strings.Join(items, ",\n  ") + "\n]\n\n",
@@ -70,8 +70,8 @@ func TestErrorsOfAnArrayNameLineAndItem(t *testing.T) {
 		"[{\"a\":1},\n]":                                                 "line 2, item 2: broken JSON",
 		"[{\"a\":1},\n{\"b\":1}\n":                                       "line 3, item 2: the JSON array is not closed",
 		"[{\"a\":1},\n{\"b\":":                                           "line 2, item 2: the JSON array is not closed",
-		"[{\"a\":1}]\n[{\"b\":1}]\n":                                     "line 1: the JSON array ends here, and more text follows",
-		"[{\"a\":1}\n] trailing":                                         "line 2: the JSON array ends here, and more text follows",
+		"[{\"a\":1}]\n[{\"b\":1}]\n":                                     "line 1: more text follows the end of the JSON array",
+		"[{\"a\":1}\n] trailing":                                         "line 2: more text follows the end of the JSON array",
 		"[{\"a\":1},\n\n{\"b\":\"" + strings.Repeat("x", 100) + "\n\"}]": "line 3, item 2: broken JSON",
 	} {
 		_, _, err := readFile(write(t, "in.json", text), nil)

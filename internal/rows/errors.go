@@ -62,7 +62,7 @@ func (e *Errors) Hint() string { return e.Problems[0].Hint }
 
 // Missing is the error of a row that a file had when it was read before. Its number is that of a line, or of an item of an array.
 func Missing(path string, number int, array bool) *Error {
-	return Numbered(number, array).Wrong(path, &Problem{Text: "it is missing: the file was truncated after the check",
+	return Numbered(number, array).Wrong(path, &Problem{Text: "the item is missing: the file was truncated after the check",
 		Hint: "restore the file and run the same command again: the recorded results are kept"})
 }
 
@@ -105,12 +105,12 @@ func (e *ChangedError) Err() error {
 
 // Error names the first row and the number of others.
 func (e *ChangedError) Error() string {
-	first := Numbered(e.Number, e.Array).Wrong(e.Path, &Problem{Text: fmt.Sprintf("item %q differs from the recorded one", e.ID)})
+	first := Numbered(e.Number, e.Array).Wrong(e.Path, &Problem{Text: fmt.Sprintf("item %q differs from the recorded item", e.ID)})
 	first.More = e.More
 	return first.Error()
 }
 
 // Hint names the flag that decides.
 func (e *ChangedError) Hint() string {
-	return "run them again with --redo changed, or keep the recorded results with --redo none"
+	return "run the changed items again with --redo changed, or keep the recorded results with --redo none"
 }

@@ -14,7 +14,7 @@ func TestTheFirstChangedRowIsNamedInAnyOrder(t *testing.T) {
 	for _, line := range []int{40, 3, 30} {
 		changed.Add(line, map[bool]string{true: "abc"}[line == 3])
 	}
-	if got, want := changed.Err().Error(), `items.jsonl line 3: item "abc" differs from the recorded one (and 2 more)`; got != want {
+	if got, want := changed.Err().Error(), `items.jsonl line 3: item "abc" differs from the recorded item (and 2 more)`; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -159,4 +159,6 @@ func clean(line *work.Line) bool {
 	return len(bytes.TrimSpace(line.Bytes)) > 0
 }
 
-func tooLong() *Problem { return &Problem{Text: fmt.Sprintf("longer than %d MiB", MaxBytes>>20)} }
+func tooLong() *Problem {
+	return &Problem{Text: fmt.Sprintf("the item is longer than %d MiB", MaxBytes>>20)}
+}

@@ -93,7 +93,7 @@ func TestLinesAreWhatStandsOnThem(t *testing.T) {
 		{Line: 1, Offset: 3, Text: `{"a":1}`}, // behind the byte order mark
 		{Line: 4, Offset: at("\ufefftext"), Text: "\ufefftext "},
 		{Line: 5, Offset: at("xx"), Text: long},
-		{Line: 6, Offset: at("xx") + int64(len(long)) + 1, Bad: "longer than 64 MiB"},
+		{Line: 6, Offset: at("xx") + int64(len(long)) + 1, Bad: "the item is longer than 64 MiB"},
 		{Line: 7, Offset: at("last"), Text: "last"},
 	}
 	got, again, err := readFile(write(t, "in", text), nil)
@@ -159,7 +159,7 @@ func TestAFileIsTheOneThatWasOpened(t *testing.T) {
 
 func TestOnlyARegularFileIsOpened(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := rows.Open(dir, nil); err == nil || err.Error() != dir+" is not a regular file: give - and pipe it in" {
+	if _, err := rows.Open(dir, nil); err == nil || err.Error() != dir+" is not a regular file: use - as the input, and pipe the data in" {
 		t.Error(err)
 	}
 	if _, err := rows.Open(filepath.Join(dir, "none"), nil); !errors.Is(err, os.ErrNotExist) {

@@ -98,7 +98,7 @@ func (t *table) record() (fields []string, offset int64, line int, err error) {
 	}
 	if wrong, ok := errors.AsType[*csv.ParseError](err); ok {
 		e := &Error{Path: t.path, Line: t.line + wrong.StartLine - 1, Problem: wrong.Err.Error()}
-		e.Hint = `a field with a quote, a line break or the separator stands in quotes, and quotes in it are doubled: "so ""called"""`
+		e.Hint = `put a field with a quote, a line break or the separator in quotes, and double the quotes in it: "so ""called"""`
 		if where := t.line + wrong.Line - 1; where != e.Line {
 			e.Problem += fmt.Sprintf(" (at line %d, column %d)", where, wrong.Column)
 		} else {
@@ -120,7 +120,7 @@ func (t *table) header(check func(names []string) *Problem) error {
 	}
 	fields, _, line, err := t.record()
 	if err == io.EOF {
-		return &Error{Path: t.path, Line: 1, Problem: "no header: the table is empty", Hint: "its first line names the columns, such as custom_id,prompt"}
+		return &Error{Path: t.path, Line: 1, Problem: "the table is empty and has no header", Hint: "name the columns in the first line, such as custom_id,prompt"}
 	}
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func columnNames(names []string) *Problem {
 		case !utf8.ValidString(name):
 			return &Problem{Text: fmt.Sprintf("the name of column %d is not valid UTF-8", i+1), Hint: "save the table as UTF-8"}
 		case name == "":
-			return &Problem{Text: fmt.Sprintf("column %d has no name", i+1), Hint: "name it, or leave the column out (pandas: index=False)"}
+			return &Problem{Text: fmt.Sprintf("column %d has no name", i+1), Hint: "name the column, or remove it (pandas: index=False)"}
 		case known[name]:
 			return &Problem{Text: "two columns are named " + clip(fmt.Sprintf("%q", name)), Hint: "rename one of them"}
 		}
@@ -204,8 +204,8 @@ func ragged(has, want int) *Problem {
 		fields = "field"
 	}
 	return &Problem{
-		Text: fmt.Sprintf("%d %s, and the header names %d", has, fields, want),
-		Hint: "a field with the separator or a line break in it stands in quotes",
+		Text: fmt.Sprintf("the row has %d %s, but the header has %d", has, fields, want),
+		Hint: "put a field that contains the separator or a line break in quotes",
 	}
 }
 

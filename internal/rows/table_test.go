@@ -42,8 +42,8 @@ func TestTablesThatAreWrong(t *testing.T) {
 		return nil
 	}
 	for text, want := range map[string]string{
-		"":                              " line 1: no header: the table is empty",
-		"\n\n":                          " line 1: no header: the table is empty",
+		"":                              " line 1: the table is empty and has no header",
+		"\n\n":                          " line 1: the table is empty and has no header",
 		"\na,b\n":                       " line 2: no b is wanted in a b",
 		"prompt,prompt\na,b\n":          ` line 1: two columns are named "prompt"`,
 		"prompt,a\rx,1\ry,2\r":          " line 1: the lines end in carriage returns only",
@@ -74,7 +74,7 @@ func TestRowsOfATableThatAreWrong(t *testing.T) {
 		bad[r.Line] = r.Bad
 	}
 	want := map[int]string{
-		2: "", 3: "1 field, and the header names 2", 4: "", 7: "3 fields, and the header names 2", 8: "prompt is not valid UTF-8", 9: "",
+		2: "", 3: "the row has 1 field, but the header has 2", 4: "", 7: "the row has 3 fields, but the header has 2", 8: "prompt is not valid UTF-8", 9: "",
 	}
 	if d := cmp.Diff(want, bad); d != "" {
 		t.Errorf("-want +got\n%s", d)
@@ -85,7 +85,7 @@ func TestAQuoteThatIsNeverClosedEndsWithItsLine(t *testing.T) {
 	suite.FullOnly(t) // reads 64 MiB
 	path := write(t, "in.csv", "prompt\nfirst\n\"x\n"+strings.Repeat("a,b,c\n", 12<<20))
 	got, _, err := readFile(path, nil)
-	if want := path + " line 3: longer than 64 MiB: is a quote never closed?"; len(got) != 1 || err == nil || err.Error() != want {
+	if want := path + " line 3: the item is longer than 64 MiB: is a quote never closed?"; len(got) != 1 || err == nil || err.Error() != want {
 		t.Errorf("%d rows, %v, want %s", len(got), err, want)
 	}
 }
@@ -97,7 +97,7 @@ func TestRecordsMayHave64MiB(t *testing.T) {
 	if err != nil || !slices.Equal(got, again) || len(got) != 3 {
 		t.Fatalf("%d rows, and %d again, %v", len(got), len(again), err)
 	}
-	if got[0].Bad != "" || got[1].Bad != "longer than 64 MiB" || got[2].Bad != "" || got[2].Text != `{"prompt":"last"}` {
+	if got[0].Bad != "" || got[1].Bad != "the item is longer than 64 MiB" || got[2].Bad != "" || got[2].Text != `{"prompt":"last"}` {
 		t.Errorf("%q, %q, %q %q", got[0].Bad, got[1].Bad, got[2].Bad, got[2].Text)
 	}
 }

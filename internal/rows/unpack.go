@@ -26,9 +26,9 @@ type DamagedError struct {
 func (e *DamagedError) Error() string {
 	name := spoken(e.Path)
 	if errors.Is(e.Err, io.ErrUnexpectedEOF) {
-		return fmt.Sprintf("%s is cut short or damaged: its gzip data breaks off at about byte %d", name, e.Offset)
+		return fmt.Sprintf("%s is truncated or damaged: its gzip data ends at about byte %d", name, e.Offset)
 	}
-	return fmt.Sprintf("%s is damaged: its gzip data is wrong at about byte %d: %v", name, e.Offset, e.Err)
+	return fmt.Sprintf("%s is damaged: its gzip data is invalid at about byte %d: %v", name, e.Offset, e.Err)
 }
 
 // Unwrap returns what is wrong.
@@ -36,7 +36,7 @@ func (e *DamagedError) Unwrap() error { return e.Err }
 
 // Hint says what can be done.
 func (e *DamagedError) Hint() string {
-	return "fetch or write the file again; gzip -t tests one"
+	return "copy or write the file again, and test it with gzip -t"
 }
 
 // UnpackError is returned when there is no room for what a compressed input holds.
@@ -56,7 +56,7 @@ func (e *UnpackError) Unwrap() error { return e.Err }
 
 // Hint says what can be done.
 func (e *UnpackError) Hint() string {
-	return "make room there, or name another directory in the variable TMPDIR"
+	return "free disk space there, or set TMPDIR to another directory"
 }
 
 // unpacked reads what a compressed text holds. Its errors are *DamagedErrors, but for those of the reader beneath.
@@ -120,7 +120,7 @@ func unpackFile(file *os.File) (*os.File, error) {
 	case string(head[:n]) == gzipMagic:
 		return spool(newUnpacked(path, file))
 	case strings.HasSuffix(strings.ToLower(path), gzipSuffix):
-		return nil, fmt.Errorf("%s is not compressed by gzip, as its name says", path)
+		return nil, fmt.Errorf("%s is not compressed with gzip, although its name ends in .gz", path)
 	}
 	return file, nil
 }

@@ -83,13 +83,13 @@ func TestCompressedInputThatIsDamaged(t *testing.T) {
 	flip := func(s string, at int) string { return s[:at] + string(s[at]^0x55) + s[at+1:] }
 	t.Setenv("TMPDIR", t.TempDir())
 	for name, c := range map[string]struct{ file, data, want string }{
-		"cut gzip":            {"in.jsonl.gz", gz[:len(gz)/3], fmt.Sprintf("in.jsonl.gz is cut short or damaged: its gzip data breaks off at about byte %d", len(gz)/3)},
-		"cut in the checksum": {"in.jsonl.gz", gz[:len(gz)-3], fmt.Sprintf("in.jsonl.gz is cut short or damaged: its gzip data breaks off at about byte %d", len(gz)-3)},
-		"two bytes":           {"in.gz", gz[:2], "in.gz is cut short or damaged: its gzip data breaks off at about byte 2"},
-		"damaged gzip":        {"in.gz", flip(gz, len(gz)/4), "in.gz is damaged: its gzip data is wrong at about byte "},
-		"a tail":              {"in.gz", gz + "tail of no gzip", "in.gz is damaged: its gzip data is wrong at about byte "},
-		"no gzip":             {"in.jsonl.gz", text, "in.jsonl.gz is not compressed by gzip, as its name says"},
-		"empty":               {"in.csv.gz", "", "in.csv.gz is not compressed by gzip, as its name says"},
+		"cut gzip":            {"in.jsonl.gz", gz[:len(gz)/3], fmt.Sprintf("in.jsonl.gz is truncated or damaged: its gzip data ends at about byte %d", len(gz)/3)},
+		"cut in the checksum": {"in.jsonl.gz", gz[:len(gz)-3], fmt.Sprintf("in.jsonl.gz is truncated or damaged: its gzip data ends at about byte %d", len(gz)-3)},
+		"two bytes":           {"in.gz", gz[:2], "in.gz is truncated or damaged: its gzip data ends at about byte 2"},
+		"damaged gzip":        {"in.gz", flip(gz, len(gz)/4), "in.gz is damaged: its gzip data is invalid at about byte "},
+		"a tail":              {"in.gz", gz + "tail of no gzip", "in.gz is damaged: its gzip data is invalid at about byte "},
+		"no gzip":             {"in.jsonl.gz", text, "in.jsonl.gz is not compressed with gzip, although its name ends in .gz"},
+		"empty":               {"in.csv.gz", "", "in.csv.gz is not compressed with gzip, although its name ends in .gz"},
 	} {
 		path := write(t, c.file, c.data)
 		_, _, err := readFile(path, nil)

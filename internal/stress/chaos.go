@@ -100,7 +100,7 @@ func contention(s *step) {
 func failing(s *step) {
 	r, d := s.r, s.left()
 	if r.cfg.Endpoint != nil {
-		s.leaveOut("an endpoint throttles and fails when it wants to")
+		s.leaveOut("an external endpoint cannot be made to reject requests or to fail")
 		return
 	}
 	bad, err := simulator(sim.Config{
@@ -129,18 +129,18 @@ func stopped(s *step) {
 	r := s.r
 	switch {
 	case r.cfg.Endpoint != nil:
-		s.leaveOut("an endpoint of others cannot be stopped")
+		s.leaveOut("an external endpoint cannot be stopped")
 		return
 	case !canStop:
 		s.leaveOut("processes cannot be stopped on " + runtime.GOOS)
 		return
 	case r.cfg.Program == "":
-		s.leaveOut("there is no program that could be the provider")
+		s.leaveOut("no program is available to act as the provider")
 		return
 	}
 	c, err := r.startChild()
 	if err != nil {
-		s.leaveOut("a provider of its own did not start: " + err.Error())
+		s.leaveOut("the separate provider did not start: " + err.Error())
 		return
 	}
 	defer c.end()

@@ -46,8 +46,8 @@ var levels = [...]level{
 		{"spawned and cancelled", 0.15, spawning},
 		{"contention", 0.2, contention},
 		{"checkpoints", 0.1, hammering},
-		{"a provider that throttles and fails", 0.2, failing},
-		{"a provider that stands still", 0.1, stopped},
+		{"a provider that rate-limits and fails", 0.2, failing},
+		{"a provider that stops responding", 0.1, stopped},
 		{"recovery", 0.1, recovering},
 	}},
 	{name: hybrid, duration: 20 * time.Minute, maxWait: Threshold{"<", 30}, meanWait: &Threshold{"<", 30}, completion: Threshold{"=", 100}, parts: []part{

@@ -92,7 +92,7 @@ func newRun(ctx context.Context, cfg Config, l *level) (*run, error) {
 			c.Store, err = pool.NewFileStore(r.dir)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("a directory for checkpoints: %w", errors.Join(err, r.sched.Close()))
+			return nil, fmt.Errorf("the directory for checkpoints cannot be created: %w", errors.Join(err, r.sched.Close()))
 		}
 	}
 	r.pool, err = pool.New(c)
@@ -211,7 +211,7 @@ func (r *run) stuck(why string) {
 		r.deadlock = why
 	}
 	r.mu.Unlock()
-	r.abort(errors.New("the run is stuck"))
+	r.abort(errors.New("the run makes no progress"))
 }
 
 // planned is the value of panics on purpose.

@@ -91,7 +91,7 @@ func (s *step) wait() {
 		return
 	case <-s.ctx.Done():
 	case <-late.C:
-		s.cancel(fmt.Errorf("%w: it was not over %s after its part", errImpatient, s.r.patience))
+		s.cancel(fmt.Errorf("%w: the step had not finished %s after its planned end", errImpatient, s.r.patience))
 		s.r.patience = littlePatience
 	}
 	last := time.NewTimer(abandonAfter)
@@ -99,7 +99,7 @@ func (s *step) wait() {
 	select {
 	case <-done:
 	case <-last.C:
-		s.r.stuck(fmt.Sprintf("members of %q did not end when they were cancelled", s.Name))
+		s.r.stuck(fmt.Sprintf("members of %q did not stop after they were cancelled", s.Name))
 	}
 }
 

@@ -63,7 +63,7 @@ type Progress struct {
 func (c *Config) check() (*level, error) {
 	i := slices.IndexFunc(levels[:], func(l level) bool { return l.name == c.Level })
 	if i < 0 {
-		return nil, fmt.Errorf("stress: Config.Level: %q is none of %v", c.Level, Levels())
+		return nil, fmt.Errorf("stress: Config.Level: %q is not one of %v", c.Level, Levels())
 	}
 	c.Slots = cmp.Or(c.Slots, DefaultSlots)
 	c.Duration = cmp.Or(c.Duration, levels[i].duration)

@@ -160,9 +160,9 @@ func (r *run) startChild() (*child, error) {
 				"--output-tokens", "16", "--seed", fmt.Sprint(r.cfg.Seed)},
 			Env: provider.WithoutAdminKeys(os.Environ()), Stdout: said, Started: func(p *os.Process) { started <- p },
 		})
-		said.CloseWithError(cmp.Or(err, errors.New("it ended at once")))
+		said.CloseWithError(cmp.Or(err, errors.New("the process exited immediately")))
 	}()
-	late := time.AfterFunc(startWithin, func() { said.CloseWithError(errors.New("it did not say where it listens")) })
+	late := time.AfterFunc(startWithin, func() { said.CloseWithError(errors.New("the process did not print its address")) })
 	defer late.Stop()
 	lines := bufio.NewScanner(out)
 	if lines.Scan() {
@@ -174,7 +174,7 @@ func (r *run) startChild() (*child, error) {
 		}
 	}
 	c.end()
-	return nil, cmp.Or(lines.Err(), fmt.Errorf("it said %q", lines.Text()))
+	return nil, cmp.Or(lines.Err(), fmt.Errorf("the process printed the unexpected line %q", lines.Text()))
 }
 
 // count takes the number of calls from the process, when all have ended.

@@ -92,7 +92,7 @@ func orEmpty(span []byte) []byte {
 	return span
 }
 
-var errNoEvent = errors.New(`no event: it has no "event"`)
+var errNoEvent = errors.New(`not an event: the field "event" is missing`)
 
 // decode reads one line.
 func (d *decoder) decode(line []byte) (sluice.Event, error) {
@@ -106,7 +106,7 @@ func (d *decoder) decode(line []byte) (sluice.Event, error) {
 		}
 	}
 	if !s.End() {
-		return e, fmt.Errorf("no JSON object, at byte %d", s.Offset()+1)
+		return e, fmt.Errorf("not a JSON object: error at byte %d", s.Offset()+1)
 	}
 	if wrong == nil && e.Type == "" {
 		wrong = errNoEvent
@@ -197,7 +197,7 @@ const mostCount = 1 << 50
 func count(s *jsonscan.Scanner) (int, error) {
 	n, ok := s.Number()
 	if !ok || n < 0 || n > mostCount {
-		return 0, errors.New("no count")
+		return 0, errors.New("not a count")
 	}
 	return int(n), nil
 }
@@ -206,7 +206,7 @@ func count(s *jsonscan.Scanner) (int, error) {
 func millis(s *jsonscan.Scanner) (time.Duration, error) {
 	n, err := count(s)
 	if err != nil || int64(n) > math.MaxInt64/int64(time.Millisecond) {
-		return 0, errors.New("no time in milliseconds")
+		return 0, errors.New("not a time in milliseconds")
 	}
 	return time.Duration(n) * time.Millisecond, nil
 }
@@ -215,7 +215,7 @@ func millis(s *jsonscan.Scanner) (time.Duration, error) {
 func instant(s *jsonscan.Scanner) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339, s.Text())
 	if err != nil {
-		return t, errors.New("no instant as RFC 3339 writes it")
+		return t, errors.New("not an RFC 3339 time")
 	}
 	return t, nil
 }
@@ -224,7 +224,7 @@ func instant(s *jsonscan.Scanner) (time.Time, error) {
 func dollars(s *jsonscan.Scanner) (float64, error) {
 	usd, err := strconv.ParseFloat(string(s.Span()), 64)
 	if err != nil || !(usd >= 0) || math.IsInf(usd, 0) {
-		return 0, errors.New("no sum of money")
+		return 0, errors.New("not an amount of money")
 	}
 	return usd, nil
 }
@@ -233,7 +233,7 @@ func dollars(s *jsonscan.Scanner) (float64, error) {
 func usage(s *jsonscan.Scanner, u *sluice.Usage) (err error) {
 	if s.Peek() != '{' {
 		s.Skip()
-		return errors.New("no object")
+		return errors.New("not an object")
 	}
 	for s.Enter('{'); s.Next('}'); {
 		var to *int

@@ -295,13 +295,13 @@ func TestAFileCallsAFailureWhatWhoSawItCallsIt(t *testing.T) {
 func TestALineThatIsNoEventIsNamed(t *testing.T) {
 	const good = `{"event":"slot_acquired","at":"2026-11-21T12:00:00Z","active":1,"max":8,"waiting":0}` + "\n"
 	for text, word := range map[string]string{
-		good + "nonsense\n": "events line 2: no JSON",
-		"\n" + good + `{"at":"2026-11-21T12:00:00Z"}` + "\n":  `events line 3: no event`,
+		good + "nonsense\n": "events line 2: not a JSON",
+		"\n" + good + `{"at":"2026-11-21T12:00:00Z"}` + "\n":  `events line 3: not an event`,
 		`{"event":"throttled","kind":"nice"}` + "\n":          `events line 1: kind: unknown kind "nice"`,
-		`{"event":"throttled","at":"yesterday"}` + "\n":       "line 1: at: no instant",
-		`{"event":"throttled","wait_ms":-1}` + "\n":           "line 1: wait_ms: no time",
+		`{"event":"throttled","at":"yesterday"}` + "\n":       "line 1: at: not an RFC 3339",
+		`{"event":"throttled","wait_ms":-1}` + "\n":           "line 1: wait_ms: not a time",
 		`{"event":"throttled","wait_ms":"1"}` + "\n":          "line 1: wait_ms",
-		`{"event":"throttled","usage":[]}` + "\n":             "line 1: usage: no object",
+		`{"event":"throttled","usage":[]}` + "\n":             "line 1: usage: not an object",
 		`{"event":"throttled","usage":{"input_tokens":-2}}`:   "",
 		`{"event":"throttled","cost_usd":-2}` + "\n":          "line 1: cost_usd",
 		good + strings.Repeat("x", 2<<20) + "\n":              "events line 2: longer than",

@@ -94,7 +94,7 @@ func (o *OTel) Shutdown(ctx context.Context) {
 		o.warn(err)
 	}
 	if lost := o.ended.lost(); lost > 0 {
-		o.warn(fmt.Errorf("%d of %d spans were not sent: OTEL_TRACES_SAMPLER=traceidratio makes fewer", lost, o.ended.made.Load()))
+		o.warn(fmt.Errorf("%d of %d spans were not sent: set OTEL_TRACES_SAMPLER=traceidratio to send fewer", lost, o.ended.made.Load()))
 	}
 }
 

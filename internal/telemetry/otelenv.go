@@ -21,7 +21,7 @@ func otelEnvironment(version string) (*traceClient, error) {
 	case address == "" || name == "none" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true"):
 		return nil, nil
 	case name != "" && name != "otlp":
-		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER is %q: there are otlp and none", name)
+		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER is %q, but must be otlp or none", name)
 	}
 	if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("%s is not an address such as http://127.0.0.1:4318", variable) // which may hold a password
@@ -31,7 +31,7 @@ func otelEnvironment(version string) (*traceClient, error) {
 	}
 	const only = "http/protobuf"
 	if name, protocol := otelVariable("PROTOCOL"); protocol != "" && protocol != only {
-		return nil, fmt.Errorf("%s is %q: there is %s", name, protocol, only)
+		return nil, fmt.Errorf("%s is %q, but must be %s", name, protocol, only)
 	}
 	variable, timeout := otelVariable("TIMEOUT")
 	ms, err := strconv.Atoi(cmp.Or(timeout, "10000"))

@@ -101,7 +101,7 @@ func (l *Lane) title(r *Run) string {
 	if name := l.name(r); name != "" {
 		return name
 	}
-	return "calls without a lane"
+	return "requests without a lane"
 }
 
 // boundWords says what held the lane back, and what it used.
@@ -148,7 +148,7 @@ func (r *Report) foot() string {
 		parts = append(parts, "From "+r.Run.First.Round(time.Second).Format(day)+" to "+r.Run.Last.Round(time.Second).Format(day)+".")
 	}
 	if r.Cut {
-		parts = append(parts, "A last line was cut off, and is left out.")
+		parts = append(parts, "An incomplete last line is ignored.")
 	}
-	return strings.Join(append(parts, "Percentiles are within 3 %. Made by sluice report."), " ")
+	return strings.Join(append(parts, "Percentiles are accurate to 3 %. Created by sluice report."), " ")
 }

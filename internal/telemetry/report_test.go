@@ -289,7 +289,7 @@ func TestCallsWithoutItemsWaitForSlots(t *testing.T) {
 		}
 	}
 	r.Judge(telemetry.Advice{})
-	if !strings.HasSuffix(r.Verdict, "More slots would help, if the provider bears them.") {
+	if !strings.HasSuffix(r.Verdict, "More slots would help if the provider accepts them.") {
 		t.Error(r.Verdict)
 	}
 	s.at(10000, "item_done", `"account":"a","lane":"m","call":"item","kind":"ok","wait_ms":10`)

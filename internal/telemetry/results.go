@@ -15,7 +15,7 @@ import (
 // most 64 MiB.
 const mostResult = 256 << 20
 
-var errNotResult = errors.New(`not a result of a batch: want "custom_id" and "sluice"`)
+var errNotResult = errors.New(`not a result of sluice run: "custom_id" and "sluice" are required`)
 
 // ReadResults takes in the output of a batch, from which items, their failures, tokens and waits are reported then, in
 // place of what events say of them. A last line that is cut off is left out. It fails with the number of a line that is no result.

@@ -82,9 +82,9 @@ func TestALineThatIsNoResultIsNamed(t *testing.T) {
 		good + "\n" + `{"event":"throttled"}` + "\n":                  "line 3: not a result",
 		good + "nonsense\n":                                           "line 2: not a result",
 		strings.Replace(good, `"kind":"ok"`, `"kind":"nice"`, 1):      `line 1: sluice.kind: unknown kind "nice"`,
-		strings.Replace(good, `"attempts":1`, `"attempts":-1`, 1):     "line 1: sluice.attempts: no count",
-		strings.Replace(good, `"wait_ms":1`, `"wait_ms":"soon"`, 1):   "line 1: sluice.wait_ms: no time",
-		strings.Replace(good, `"cost_usd":null`, `"cost_usd":-1`, 1):  "line 1: sluice.cost_usd: no sum",
+		strings.Replace(good, `"attempts":1`, `"attempts":-1`, 1):     "line 1: sluice.attempts: not a count",
+		strings.Replace(good, `"wait_ms":1`, `"wait_ms":"soon"`, 1):   "line 1: sluice.wait_ms: not a time",
+		strings.Replace(good, `"cost_usd":null`, `"cost_usd":-1`, 1):  "line 1: sluice.cost_usd: not an amount",
 		strings.Replace(good, `"custom_id":"a"`, `"custom_id":12`, 1): "line 1: not a result",
 	} {
 		var a telemetry.Aggregate

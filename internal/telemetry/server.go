@@ -113,7 +113,7 @@ func (s *Server) guard(configured string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Header.Get("Sec-Fetch-Site") {
 		case "cross-site", "same-site":
-			http.Error(w, "this is not for pages of other sites: open the address by hand", http.StatusForbidden)
+			http.Error(w, "requests from pages of other sites are rejected: type the address instead of following a link", http.StatusForbidden)
 			return
 		}
 		host := strings.ToLower(hostOf(r.Host))
@@ -122,7 +122,7 @@ func (s *Server) guard(configured string, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		http.Error(w, "this is not "+cmp.Or(label(host), "the host of no name")+": ask for the host that --metrics names", http.StatusForbidden)
+		http.Error(w, "this server is not "+cmp.Or(label(host), "a host without a name")+": use the host name of --metrics in the address", http.StatusForbidden)
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 // eventStart is how every line of a file of events begins.
 const eventStart = `{"event":`
 
-var errNotEvents = errors.New("holds something else than events")
+var errNotEvents = errors.New("contains data other than events")
 
 // mendTail makes a file of events end with a whole line, so that what is appended begins on a new one: a run that was
 // killed leaves a cut one, which says nothing. f appends to the file of that name. Only a regular file has a tail.
@@ -41,7 +41,7 @@ func mendTail(name string, f *os.File) error {
 		return err
 	}
 	if !bytes.HasPrefix(last, []byte(eventStart)[:min(len(last), len(eventStart))]) {
-		return fmt.Errorf("%s %w, at its end", name, errNotEvents)
+		return fmt.Errorf("%s %w at its end", name, errNotEvents)
 	}
 	return f.Truncate(at)
 }

@@ -38,7 +38,7 @@ func (r *Report) rows() []row {
 	add := func(name, format string, args ...any) { all = append(all, row{name, fmt.Sprintf(format, args...)}) }
 	items := fmt.Sprintf("%s: %s done, %s failed", prose.Group(r.Items.Total), prose.Group(r.Items.OK), prose.Group(r.Items.Failed))
 	if r.Items.Reused > 0 {
-		items += fmt.Sprintf(", %s with an answer that was there already", prose.Group(r.Items.Reused))
+		items += fmt.Sprintf(", %s with a reused result", prose.Group(r.Items.Reused))
 	}
 	if r.Items.PerMin > 0 {
 		items += fmt.Sprintf("; %s/min", prose.Group(int(r.Items.PerMin+0.5)))
@@ -87,7 +87,7 @@ func (r *Report) itemRows() []row {
 	add("retries", "%s", spread(r.Retries))
 	throttled := spread(r.Throttled)
 	if r.Items.Throttled > 0 {
-		throttled += fmt.Sprintf("; %s of the throttled succeeded then", prose.Percent(r.Items.ThrottleRate))
+		throttled += fmt.Sprintf("; %s of the rate-limited items succeeded later", prose.Percent(r.Items.ThrottleRate))
 	}
 	add("throttled", "%s", throttled)
 	tokens := fmt.Sprintf("%s in, %s out", prose.Group(r.InputTokens), prose.Group(r.OutputTokens))
@@ -141,7 +141,7 @@ func (r *Report) runRows() []row {
 	slots := fmt.Sprintf("%s acquired, %s waited, %s released, %s cancelled, %s, %s leaked; at most %s of %s in flight", prose.Group(s.Acquired), prose.Group(s.Waited),
 		prose.Group(s.Released), prose.Group(s.Cancelled), prose.Count(s.Errors, "error"), prose.Group(s.Leaked), prose.Group(s.Most), prose.Group(s.Max))
 	if s.Cut > 0 {
-		slots += fmt.Sprintf("; %s open when a run was cut off, or now", prose.Group(s.Cut))
+		slots += fmt.Sprintf("; %s in flight now or when a run was killed", prose.Group(s.Cut))
 	}
 	add("slots", "%s", slots)
 	if len(r.Run.Lanes) > 1 {

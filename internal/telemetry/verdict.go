@@ -32,7 +32,7 @@ func (r *Report) Judge(advice Advice) {
 		r.Next = "The same command resumes the run:"
 		r.Command = advice.Again
 	case r.Run != nil && r.Run.Slots.Leaked > 0:
-		r.Next = "Slots were not given back: a program that uses the library must release every permit."
+		r.Next = "Slots were not released: a program that uses the library must release every permit."
 	case r.mendable() > 0:
 		r.Next = fmt.Sprintf("Another attempt may succeed for %s:", prose.Count(r.mendable(), "failed item"))
 		r.Command = advice.Retry
@@ -81,7 +81,7 @@ func (r *Report) happened() string {
 		}
 	}
 	if len(bound) == 0 {
-		return text + ", hardly held back by any limit"
+		return text + ", with almost no delay from limits"
 	}
 	return text + ", " + strings.Join(bound, " and ") + " of the time"
 }
@@ -118,28 +118,28 @@ func (r *Report) help() string {
 	case share < noteworthy:
 		return ""
 	case shared != nil:
-		return fmt.Sprintf("Several models were refused though none used half of its %[1]s: the account seems to have that limit for all of them together. Telling it would help: --%[1]s %d.",
+		return fmt.Sprintf("Several models were rate-limited, although none used half of its %[1]s. All models of the account seem to share this limit: set --%[1]s %d.",
 			shared.Dimension, shared.Limit)
 	case name == "cooldown" && r.Run.Shared:
-		return "Another process used the same key: together they exceeded its limits. Let them run one after the other."
+		return "Another process used the same key, and together they exceeded its limits. Run them one after the other."
 	case name == "cooldown":
-		text := fmt.Sprintf("The provider asked to slow down (%s in %s)", prose.Count(r.Run.Throttles.Count, "refusal"), prose.Count(r.Run.Throttles.Episodes, "episode"))
+		text := fmt.Sprintf("The provider asked to slow down (%s in %s)", prose.Count(r.Run.Throttles.Count, "rejection"), prose.Count(r.Run.Throttles.Episodes, "episode"))
 		if r.Run.Throttles.Said == "" {
 			return text + "."
 		}
-		return text + ": see its words below."
+		return text + ": see its message below."
 	case name == "paused":
-		return "Somebody paused it."
+		return "A user paused the run."
 	case name == limits.Concurrency.String() && r.ofSlots():
-		return "More slots would help, if the provider bears them."
+		return "More slots would help if the provider accepts them."
 	case name == limits.Concurrency.String():
-		return "More concurrent requests would help, if the provider accepts them: raise --concurrency, or omit it to let the run learn the limit."
+		return "More concurrent requests would help if the provider accepts them: raise --concurrency, or omit it to let the run learn the limit."
 	}
 	if used, ok := r.Run.used(name); ok && used < declared*share {
-		return fmt.Sprintf("Answers used %s of it alone: requests declare more output (max_tokens) than they get, and are held back for that. A smaller one would help, or a higher tier.", prose.Percent(used))
+		return fmt.Sprintf("Responses used only %s of this limit, because requests declare more output (max_tokens) than they get. A lower max_tokens or a higher tier would help.", prose.Percent(used))
 	}
 	if r.Run.source(name) == limits.SourceConfigured {
-		return fmt.Sprintf("You configured that limit: a higher --%s would help, if the account has it.", name)
+		return fmt.Sprintf("You configured this limit: a higher --%s would help if the account allows it.", name)
 	}
 	return "A higher tier would help."
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestWhoIsHeldBackByWhatIsDeclaredIsToldSo(t *testing.T) {
-	for used, word := range map[int]string{40: "Answers used 40 % of it alone", 95: "A higher tier would help"} {
+	for used, word := range map[int]string{40: "Responses used only 40 % of this limit", 95: "A higher tier would help"} {
 		var s script
 		s.at(0, "scheduler_started", "")
 		s.at(0, "limits_changed", `"lane":"m","dimension":"tpm","limit":1000,"source":"header"`)
@@ -55,7 +55,7 @@ func TestModelsThatShareALimitAreToldOf(t *testing.T) {
 			s.at(60_000, "slot_waiting", `"lane":"m","dimension":"rpm","waiting":5`)
 			r := fromFiles(t, nil, s.Bytes())
 			r.Judge(telemetry.Advice{})
-			if told := strings.Contains(r.Verdict, "Several models were refused though none used half of its rpm") && strings.Contains(r.Verdict, "--rpm 600"); told != c.told {
+			if told := strings.Contains(r.Verdict, "Several models were rate-limited, although none used half of its rpm") && strings.Contains(r.Verdict, "--rpm 600"); told != c.told {
 				t.Error(r.Verdict)
 			}
 		})

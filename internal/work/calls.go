@@ -122,7 +122,7 @@ func (c *calls) do(wait context.Context, st *callState) (sluice.Tally, error) {
 }
 
 // errNoRoom is the error of an attempt that a Ration did not let through.
-var errNoRoom = errors.New("the attempt has to wait for room")
+var errNoRoom = errors.New("the attempt must wait for capacity")
 
 // run is one attempt. It works under the handler's context: the one that Do hands on ends at a drain.
 func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Outcome) {

@@ -141,7 +141,7 @@ func (r *Runner) unpark() error {
 		for len(l.parked) > 0 && len(l.items) < cap(l.items) {
 			item, err := r.cfg.Reload(l.parked[0].seq, l.parked[0].ref)
 			if err != nil {
-				return fmt.Errorf("reading an item again: %w", err)
+				return fmt.Errorf("an item cannot be read again: %w", err)
 			}
 			if !r.fits(l, item) {
 				break

@@ -101,7 +101,7 @@ func (r *Runner) closeHandlers() {
 			continue
 		}
 		if err := guard(c.Close); err != nil {
-			r.log.Warn("closing a handler", "error", err)
+			r.log.Warn("a handler could not be closed", "error", err)
 		}
 	}
 }

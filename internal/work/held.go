@@ -185,7 +185,7 @@ func (r *Runner) handleHeld() error {
 		for _, at := range items {
 			item, err := r.cfg.Reload(at.seq, at.ref)
 			if err != nil {
-				return fmt.Errorf("reading an item again: %w", err)
+				return fmt.Errorf("an item cannot be read again: %w", err)
 			}
 			item.Again = true
 			l := r.laneOf(item)

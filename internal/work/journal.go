@@ -148,7 +148,7 @@ func OpenJournal(path string, cfg JournalConfig) (*Journal, error) {
 	case cfg.SyncEvery < 0:
 		return nil, errors.New("work: SyncEvery is negative")
 	case cfg.Sync > SyncNone:
-		return nil, errors.New("work: Sync is none of the modes")
+		return nil, errors.New("work: Sync is not a known mode")
 	}
 	cfg.SyncEvery = cmp.Or(cfg.SyncEvery, 100*time.Millisecond)
 	if cfg.Logger == nil {
@@ -249,9 +249,9 @@ func (j *Journal) cutTornLine() error {
 	tail = bytes.TrimPrefix(tail, byteOrderMark)
 	n := min(len(tail), len(j.cfg.Prefix))
 	if string(tail[:n]) != j.cfg.Prefix[:n] {
-		return errors.New("its last line is no part of a result: is it another file?")
+		return errors.New("the last line is not a result: check that this is the output of an earlier run")
 	}
-	j.cfg.Logger.Info("cut off a torn last line", "journal", j.path, "bytes", torn)
+	j.cfg.Logger.Info("removed an incomplete last line", "journal", j.path, "bytes", torn)
 	j.size = end
 	return j.file.Truncate(end)
 }
@@ -333,9 +333,9 @@ func (j *Journal) missing() error {
 	there, err := j.disk.Stat(j.path)
 	switch {
 	case err != nil || !os.SameFile(here, there):
-		return &JournalError{Path: j.path, Err: &lostError{"was removed or replaced while it was written: its results are lost"}}
+		return &JournalError{Path: j.path, Err: &lostError{"was removed or replaced during the run: its results are lost"}}
 	case here.Size() < j.size:
-		return &JournalError{Path: j.path, Err: &lostError{"was cut short while it was written: results are lost"}}
+		return &JournalError{Path: j.path, Err: &lostError{"was truncated during the run: results are lost"}}
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func (k *keeper) state() State {
 // save writes the state. Its failure does not end the run: the journal is what counts.
 func (k *keeper) save(s State) {
 	if err := k.runner.cfg.Journal.saveState(s); err != nil {
-		k.runner.log.Warn("the state file is not up to date", "error", err)
+		k.runner.log.Warn("the state file could not be updated", "error", err)
 	}
 }
 

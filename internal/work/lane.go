@@ -100,7 +100,7 @@ func (l *lane) work() {
 }
 
 // errGoexit fails the item of a handler that never returned.
-var errGoexit = errors.New("handler ended its goroutine")
+var errGoexit = errors.New("the handler called runtime.Goexit")
 
 // take returns the next item, or false when the lane is at its end or the run halts.
 func (l *lane) take() (item Item, ok bool) {

@@ -24,14 +24,14 @@ func (e *NeedsError) Problem() string {
 	if e.Cycle == nil {
 		return fmt.Sprintf("needs %q, which is not a stage: %s", e.Need, stagesAre(e.Known))
 	}
-	return fmt.Sprintf("needs %q, which can never be done first: %s", e.Need, spell(e.Cycle))
+	return fmt.Sprintf("needs %q, which is part of a cycle: %s", e.Need, spell(e.Cycle))
 }
 
 // Check finds the stages that are needed. It returns a *NeedsError for a name that is not a stage, and for a stage that needs
 // itself, directly or not. Only Add may be called before it returned nil.
 func (t *Stages) Check() error {
 	if t.linked {
-		panic("work: Check was called before")
+		panic("work: Check was called twice")
 	}
 	for i := range t.groups {
 		for n := range t.groups[i].needs {

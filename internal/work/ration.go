@@ -28,7 +28,7 @@ type Ration interface {
 func Rationed(h Handler, ration Ration) Handler {
 	c, ok := h.(*calls)
 	if !ok {
-		panic("work: Rationed needs what Calls or Routed returned")
+		panic("work: Rationed needs a handler that Calls or Routed returned")
 	}
 	c.ration = ration
 	return c

@@ -18,7 +18,7 @@ func (j *Journal) ReadLine(offset int64) ([]byte, error) {
 	defer j.mu.Unlock()
 	at, ok := j.moved.now(offset)
 	if !ok || at < 0 || at >= j.size {
-		return nil, &JournalError{Path: j.path, Err: errors.New("a line that was there is gone")}
+		return nil, &JournalError{Path: j.path, Err: errors.New("a line that was written earlier is missing")}
 	}
 	for want := int64(16 << 10); ; want *= 4 {
 		b := make([]byte, min(want, j.size-at))

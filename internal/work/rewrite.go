@@ -14,7 +14,7 @@ func (j *Journal) Rewrite(keep func(Line) bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.written > 0 {
-		panic("work: Rewrite comes before the first Append")
+		panic("work: Rewrite was called after the first Append")
 	}
 	j.keep = keep
 }

@@ -48,7 +48,7 @@ func (t *Stages) Settle(number int, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.linked {
-		panic("work: Settle before Check")
+		panic("work: Settle was called before Check")
 	}
 	i, known := t.group(number)
 	if !known || !t.settled.Set(number) {
@@ -163,7 +163,7 @@ func (t *Stages) sortLocked() {
 		return
 	}
 	if !t.linked {
-		panic("work: Stages without Check")
+		panic("work: the Stages were not checked: call Check first")
 	}
 	t.sorted, t.queue, t.waiting = true, nil, 0
 	t.wake = make(chan struct{}, 1)

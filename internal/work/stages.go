@@ -67,7 +67,7 @@ type UnknownStageError struct {
 
 // Error names the stages that there are.
 func (e *UnknownStageError) Error() string {
-	return fmt.Sprintf("no item is of stage %q: %s", e.Name, stagesAre(e.Known))
+	return fmt.Sprintf("no item has the stage %q: %s", e.Name, stagesAre(e.Known))
 }
 
 // Add adds the item with this number, which must be above those of all items before. An empty stage is none; its items must not
@@ -75,9 +75,9 @@ func (e *UnknownStageError) Error() string {
 func (t *Stages) Add(number int, stage string, needs []string) {
 	switch {
 	case t.linked:
-		panic("work: Add after Check")
+		panic("work: Add was called after Check")
 	case number < len(t.of) || number >= math.MaxUint32:
-		panic(fmt.Sprintf("work: Add of item %d after %d", number, len(t.of)-1))
+		panic(fmt.Sprintf("work: item %d was added after item %d", number, len(t.of)-1))
 	case t.groups == nil:
 		t.groups = []group{others: {}}
 		t.names = make(map[string]uint32)
@@ -134,7 +134,7 @@ func (t *Stages) Only(names ...string) error {
 // that first appear after it. It returns an *UnknownStageError for a name that is none, and leaves nothing out then.
 func (t *Stages) From(name string) error {
 	if !t.linked {
-		panic("work: From before Check")
+		panic("work: From was called before Check")
 	}
 	from, err := t.named(name)
 	if err != nil {

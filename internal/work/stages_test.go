@@ -56,7 +56,7 @@ func given(stages *work.Stages, fails ...int) (numbers []int) {
 }
 
 func TestStagesRefuseNeedsThatCannotBeMet(t *testing.T) {
-	const never = ", which can never be done first: "
+	const never = ", which is part of a cycle: "
 	long, round := "", "a0"
 	for i := range 30 {
 		long += fmt.Sprintf("a%d:a%d ", i, (i+1)%30)
@@ -201,7 +201,7 @@ func TestStagesNameTheirStages(t *testing.T) {
 	}
 	for _, err := range []error{stages.Only("T0", "T1"), stages.From("T1")} {
 		unknown, ok := errors.AsType[*work.UnknownStageError](err)
-		if !ok || unknown.Name != "T1" || err.Error() != `no item is of stage "T1": the stages are T2, T0` {
+		if !ok || unknown.Name != "T1" || err.Error() != `no item has the stage "T1": the stages are T2, T0` {
 			t.Errorf("error %v", err)
 		}
 	}

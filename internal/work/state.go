@@ -140,7 +140,7 @@ func readState(path string) (state State, err error) {
 		return State{}, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > mostState { // a pipe or a device may have no end
-		return State{}, errors.New("it is no plain file, or too long")
+		return State{}, errors.New("it is not a regular file, or is too large")
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s State) save(path string, sync bool) error {
 		return err
 	}
 	if len(b) >= mostState { // it could not be read again
-		return fmt.Errorf("state file: it would have %d bytes, and may have %d: have fewer batches at once", len(b), mostState)
+		return fmt.Errorf("the state file would have %d bytes, but the maximum is %d: use fewer batches at once", len(b), mostState)
 	}
 	o := atomicfile.Options{
 		Mode: 0o644, Draft: path + ".tmp", NoSync: !sync, // whoever has the journal has the name, too
@@ -425,6 +425,6 @@ func (j *Journal) endState() {
 		return
 	}
 	if err := j.earlier.save(path, j.cfg.Sync != SyncNone); err != nil {
-		j.cfg.Logger.Warn("the state file is not up to date", "error", err)
+		j.cfg.Logger.Warn("the state file could not be updated", "error", err)
 	}
 }

@@ -186,7 +186,7 @@ var (
 
 	// ErrCalledOff is for a Conclude to return where a run did no more than to call off what was pending elsewhere, with items
 	// left to do.
-	ErrCalledOff = errors.New("called off")
+	ErrCalledOff = errors.New("the run was called off")
 
 	// ErrDrained is returned by a run that Drain ended before all items were done.
 	ErrDrained = errors.New("drained before all items were done")
