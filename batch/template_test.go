@@ -82,7 +82,7 @@ func requests(cfg batch.Config) (all []batch.Request, err error) {
 
 func TestTemplatesThatCannotMakeAPrompt(t *testing.T) {
 	path := writeInput(t, "in.csv", "id,text\n1,\"a\nb\"\n2,c\n")
-	const endless = "p.tmpl loops more than 1000000 times for one row"
+	const endless = "p.tmpl needs more than 1000000 steps for one row"
 	cases := map[string]string{
 		"{{.nope}}":                              `line 2: template p.tmpl:1:2: in {{.nope}}: no field "nope"`,
 		"x\n{{if eq .id \"2\"}}{{.gone}}{{end}}": `line 4: template p.tmpl:2:19: in {{.gone}}: no field "gone"`,
@@ -129,7 +129,7 @@ func TestTemplatesThatDoNotParse(t *testing.T) {
 		`{{if false}}{{template "p.tmpl"}}{{end}}`:                                                   `p.tmpl: the template "p.tmpl" calls itself`,
 	}
 	if suite.Full {
-		cases[chain+`{{template "t60"}}`] = "p.tmpl takes more than"
+		cases[chain+`{{template "t60"}}`] = "p.tmpl needs more than"
 	}
 	for tmpl, want := range cases {
 		_, err := requests(batch.Config{Input: writeInput(t, "in.txt", "x\n"), Model: "m", Template: tmpl, TemplateName: "p.tmpl"})

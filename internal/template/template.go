@@ -20,7 +20,7 @@ import (
 const (
 	// MaxBytes is the maximum length of a text that a template or one of its functions makes.
 	MaxBytes = 64 << 20
-	maxSteps = 1_000_000 // rounds of loops and calls of templates
+	maxSteps = 1_000_000 // iterations of loops and calls of templates
 )
 
 // Limit is the error of a template that exceeds a bound.
@@ -32,7 +32,7 @@ func (l Limit) Error() string { return string(l) }
 // TooLong is the error of templates and functions whose text exceeds MaxBytes.
 const TooLong Limit = "makes a text longer than 64 MiB"
 
-const endless Limit = "loops more than 1000000 times for one row"
+const endless Limit = "needs more than 1000000 steps for one row"
 
 // HTML is markup that a template of ParseHTML prints as it is.
 type HTML string
