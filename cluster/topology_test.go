@@ -144,7 +144,7 @@ func TestAClusterIsFoundByAnyNode(t *testing.T) {
 	if e := d.Engine(); e.Mode != "cluster" {
 		t.Errorf("%+v", e)
 	}
-	if text, _, _ := refused(t, cluster.Config{URL: nodes[0].url() + "/1"}); !strings.Contains(text, "database 0 alone") {
+	if text, _, _ := refused(t, cluster.Config{URL: nodes[0].url() + "/1"}); !strings.Contains(text, "only database 0") {
 		t.Errorf("another database: %s", text)
 	}
 	for i := range 20 { // they lie on all nodes
