@@ -46,22 +46,31 @@ func faults(text string) (all []string) {
 	return all
 }
 
-func TestProseOfDocuments(t *testing.T) {
-	for name, text := range pages(t) {
-		for _, f := range faults(text) {
-			t.Errorf("%s: %s", name, f)
-		}
-	}
+// root is the directory of the repository.
+const root = ".."
+
+// A document is a file of Markdown in the repository.
+type document struct {
+	name   string // its path from the root, with slashes
+	text   string
+	blocks []block
 }
 
-// pages returns the prose of all documents: without blocks of code; each cell of a table is a paragraph.
-func pages(t *testing.T) map[string]string {
-	all := make(map[string]string)
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+// A block is what stands between two fences.
+type block struct {
+	line int    // of its first fence
+	lang string // empty: a diagram, or output
+	text string
+}
+
+// documents returns all Markdown of the repository, but for what tests read and what is not ours.
+func documents(t testing.TB) (all []document) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && path != ".." && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".")) {
+		if d.IsDir() && path != root && (d.Name() == "testdata" || d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".") && d.Name() != "..") {
 			return filepath.SkipDir
 		}
 		if filepath.Ext(path) != ".md" {
@@ -71,28 +80,63 @@ func pages(t *testing.T) map[string]string {
 		if err != nil {
 			return err
 		}
-		var prose strings.Builder
-		inside := false
-		for line := range strings.Lines(string(b)) {
-			switch {
-			case strings.HasPrefix(strings.TrimSpace(line), "```"):
-				inside = !inside
-			case inside:
-			case strings.Contains(line, " | "):
-				prose.WriteString("\n\n" + strings.ReplaceAll(line, "|", "\n\n"))
-			case strings.HasPrefix(line, "#"), strings.HasPrefix(line, "- "):
-				prose.WriteString("\n\n" + line + "\n")
-			default:
-				prose.WriteString(line)
-			}
-		}
-		all[path] = prose.String()
-		return nil
+		name, err := filepath.Rel(root, path)
+		all = append(all, document{filepath.ToSlash(name), string(b), blocks(string(b))})
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return all
+}
+
+var fence = regexp.MustCompile("^( *)```+ *([A-Za-z0-9_-]*)")
+
+// blocks returns the fenced blocks of a document.
+func blocks(text string) (all []block) {
+	var b *block
+	indent := ""
+	for i, line := range strings.Split(text, "\n") {
+		m := fence.FindStringSubmatch(line)
+		switch {
+		case b == nil && m != nil:
+			b, indent = &block{line: i + 1, lang: m[2]}, m[1]
+		case b != nil && m != nil && m[2] == "":
+			all = append(all, *b)
+			b = nil
+		case b != nil:
+			b.text += strings.TrimPrefix(line, indent) + "\n"
+		}
+	}
+	return all
+}
+
+func TestProseOfDocuments(t *testing.T) {
+	for _, d := range documents(t) {
+		for _, f := range faults(prose(d.text)) {
+			t.Errorf("%s: %s", d.name, f)
+		}
+	}
+}
+
+// prose returns a document without its blocks. Each cell of a table is a paragraph.
+func prose(text string) string {
+	var b strings.Builder
+	inside := false
+	for line := range strings.Lines(text) {
+		switch {
+		case fence.MatchString(line):
+			inside = !inside
+		case inside:
+		case strings.Contains(line, " | "):
+			b.WriteString("\n\n" + strings.ReplaceAll(line, "|", "\n\n"))
+		case strings.HasPrefix(line, "#"), strings.HasPrefix(line, "- "):
+			b.WriteString("\n\n" + line + "\n")
+		default:
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 func TestProseOfHelp(t *testing.T) {

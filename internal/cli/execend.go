@@ -24,7 +24,7 @@ func (o *execOptions) explain(err error) *exitError {
 	e := &exitError{code: exitFailed, err: err, hint: hintOf(err)}
 	if stopped, ok := errors.AsType[*work.StoppedError](err); ok {
 		e.err = stopped.Err
-		e.hint = "" + again
+		e.hint = again
 		switch stopped.Kind {
 		case sluice.Auth:
 			e.err = fmt.Errorf("%s is not logged in, or its key was rejected: %w", o.cfg.Command.Args[0], stopped.Err)

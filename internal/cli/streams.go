@@ -247,7 +247,10 @@ var failures = regexp.MustCompile(`(?m)^sluice: error:|^  failed .*$|\b[\d,]+ fa
 
 // colouredLocked prints failures in red on a terminal, unless NO_COLOR is set (https://no-color.org). Data has no colours.
 func (w *safeWriter) colouredLocked(text string) string {
-	if _, _, ok := w.terminal(); !ok || w.data || os.Getenv("NO_COLOR") != "" {
+	if w.data || os.Getenv("NO_COLOR") != "" {
+		return text
+	}
+	if _, _, ok := w.terminal(); !ok {
 		return text
 	}
 	return failures.ReplaceAllString(text, "\x1b[31m$0\x1b[0m")
