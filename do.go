@@ -9,14 +9,14 @@ import (
 	"github.com/sluice-llm/sluice/internal/gate"
 )
 
-// Do calls fn until an attempt succeeds or no retry can succeed. Each attempt has a permit. Do returns the number of attempts, the waiting times and
-// the usage.
+// Do calls fn until an attempt succeeds or no retry can succeed. Do acquires a permit for each attempt. Do returns the number of attempts, the
+// waiting times and the token usage of the call.
 //
-// fn makes one attempt, without retries, and returns the outcome. Do releases the permit. If fn returns an Outcome with Open set, Do returns
-// immediately, and the reader of the response body releases the permit.
+// fn makes one attempt, without retries, and returns the outcome. Do releases the permit after each attempt. If Outcome.Open is true, Do
+// returns immediately, and the reader of the response body releases the permit.
 //
-// Do fails with a *CallError if it gives up, or with an error that wraps ErrTooLarge. If the wait ends early, Do returns the context's error,
-// ErrClosed, ErrWithdrawn or a *SlotTimeoutError. A panic in fn becomes a *CallError of kind Internal with the stack.
+// If Do gives up on the call, or if fn panics (kind Internal), Do returns a *CallError. If the call exceeds an entire limit, the error wraps
+// ErrTooLarge. If the wait for a permit ends early, Do returns the context's error, ErrClosed, ErrWithdrawn or a *SlotTimeoutError.
 func (s *Scheduler) Do(ctx context.Context, c Call, fn func(context.Context, *Permit) Outcome) (Tally, error) {
 	t := Tally{}
 	var y try
@@ -113,11 +113,11 @@ func (s *Scheduler) backoff(ctx context.Context, withdrawn <-chan struct{}, wait
 	}
 }
 
-// PanicError is the error of an attempt that panicked.
+// PanicError is the error for an attempt that panicked.
 type PanicError struct {
-	Value any    // argument of the call of panic
-	Stack []byte // stack of the goroutine that panicked, in the format of debug.Stack
+	Value any    // value passed to panic
+	Stack []byte // stack trace of the goroutine that panicked, as formatted by debug.Stack
 }
 
-// Error returns the value and the stack of the panic.
+// Error returns the panic value and the stack trace.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }

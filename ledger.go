@@ -9,16 +9,16 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Ledger stores token buckets and slots that several Schedulers share. Methods must be idempotent by ID, because the
-// Scheduler repeats a request if the reply is lost. A Scheduler has at most one Take per lane in progress. It sends
-// earlier corrections and settlements before a Take, so a Ledger may delay them until the Take.
+// Ledger stores the token buckets and concurrency slots that several Schedulers share. Ledger methods must be idempotent
+// by ID, because the Scheduler repeats a request after a lost reply. A Scheduler runs at most one Take call per lane at a
+// time. Before Take, the Scheduler sends all corrections and settlements, so a Ledger may apply them during Take.
 type Ledger interface {
-	// Take charges calls in order until one does not fit, and returns the wait of the remaining calls. If the reply
-	// arrives after the lifetime of its permits, Take must return an error.
+	// Take charges calls in order until a call does not fit, and returns the waiting time of the remaining calls. If the
+	// reply arrives after the lifetime of its permits, Take must return an error.
 	Take(ctx context.Context, asks limits.Asks) (limits.Reply, error)
-	// Settle returns the slot of a permit and the unused part of the reserved cost.
+	// Settle frees the slot of a permit and refunds the unused part of the reserved cost.
 	Settle(ctx context.Context, s limits.Settlement) error
-	// Correct adjusts a token bucket, the concurrency and the pause of a lane to a response.
+	// Correct updates the token bucket, the concurrency or the pause of a lane after a response.
 	Correct(ctx context.Context, c limits.Correction) error
 	// Watch calls tell after each change of a lane until stop returns. If awake is true, the Scheduler should repeat Take for the lane.
 	Watch(tell func(lane string, n limits.LaneState, awake bool)) (stop func())

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Permit grants one attempt a slot and reserves the cost of the call. Release each permit exactly once.
+// Permit gives one attempt a concurrency slot and reserves the cost of the call. Release each permit exactly once.
 type Permit struct {
 	s       *Scheduler
 	ticket  *gate.Ticket // used again for another call once it is released: id tells
@@ -35,28 +35,27 @@ const (
 	settled // the permit came back without
 )
 
-// Holder receives notifications when a permit's request is sent and when the permit is released. The Scheduler holds no lock during these calls. The
-// methods must return quickly.
+// Holder receives notifications when a permit's request is sent and when the permit is released. Holder methods run without a lock of the Scheduler
+// and must return quickly.
 type Holder interface {
-	// Sent is called once if the request is sent: by Permit.Sent, or otherwise during the release. If Permit.Sent is
-	// not called, at is the time of the grant.
+	// Sent is called once if the request is sent: by Permit.Sent, or otherwise during the release. If Permit.Sent is not
+	// called, at is the time at which the permit was granted.
 	Sent(p *Permit, at time.Time)
 	// Released is called once, before another call can receive the slot. left reports whether the request was sent.
 	// used is the usage that the response stated, or zero.
 	Released(p *Permit, left bool, kind Kind, used Usage)
 }
 
-// SetHolder sets the holder that receives notifications about the permit. Call it before other goroutines use the permit.
+// SetHolder sets the holder that receives notifications about the permit. Call SetHolder before other goroutines use the permit.
 func (p *Permit) SetHolder(h Holder) { p.holder = h }
 
 // Holder returns the holder of the permit, or nil if SetHolder was not called.
 func (p *Permit) Holder() Holder { return p.holder }
 
-// Waited returns the time that the call waited for this permit.
+// Waited returns the waiting time of the call for this permit.
 func (p *Permit) Waited() time.Duration { return p.waited }
 
-// ReleaseIfLost makes the garbage collector release the permit if no goroutine can reach the permit. The caller must
-// not keep a reference to the permit.
+// ReleaseIfLost makes the garbage collector release the permit after the program drops all references to the permit.
 func (p *Permit) ReleaseIfLost() {
 	twin := &Permit{s: p.s, ticket: p.ticket, id: p.id, attempt: p.attempt, call: p.call, lane: p.lane,
 		granted: p.granted, waited: p.waited, holder: p.holder}
@@ -76,16 +75,16 @@ func forgotten(twin *Permit) {
 	}
 }
 
-// Attempt returns the number of this attempt, from 1. Rate-limited attempts do not count.
+// Attempt returns the number of this attempt, starting at 1. Rate-limited attempts are not counted.
 func (p *Permit) Attempt() int { return p.attempt }
 
-// Last reports whether the call has no further attempt if this attempt fails. After a rate limit, the call may still retry.
+// Last reports whether this is the last attempt of the call. A rate-limited last attempt may still be retried.
 func (p *Permit) Last() bool { return p.attempt >= p.s.cfg.Attempts }
 
 // heldLocked reports whether the permit was not given back yet.
 func (p *Permit) heldLocked() bool { return p.ticket.ID == p.id && p.ticket.Granted() }
 
-// Sent records the current time as the send time of the request. Without this call, the send time is the time of the grant.
+// Sent records the current time as the send time of the request. If Sent is not called, the send time is the time at which the permit was granted.
 func (p *Permit) Sent() {
 	s := p.s
 	s.mu.Lock()
@@ -100,7 +99,7 @@ func (p *Permit) Sent() {
 	}
 }
 
-// Answered reports the limits in the headers of a successful response before its body arrives. Release may report the same limits again.
+// Answered reports the limits in the headers of a successful response before its body arrives. The later Release may report the same limits again.
 func (p *Permit) Answered(readings []limits.Reading) {
 	s := p.s
 	s.mu.Lock()
@@ -110,10 +109,10 @@ func (p *Permit) Answered(readings []limits.Reading) {
 	s.unlockAndFlush()
 }
 
-// Release returns the slot of the permit and reports the outcome of the attempt. A second Release of the same permit panics.
+// Release frees the slot of the permit and reports the outcome of the attempt. A second Release of the same permit panics.
 func (p *Permit) Release(o Outcome) { p.release(&o, nil) }
 
-// TryRelease releases the permit like Release. It returns false if the permit was released before.
+// TryRelease releases the permit like Release. If the permit was already released, TryRelease returns false.
 func (p *Permit) TryRelease(o Outcome) bool {
 	_, _, ok := p.tryRelease(&o, nil)
 	return ok

@@ -12,59 +12,59 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Config configures a Scheduler. The zero value sets no limits, and the Scheduler learns the limits from responses.
+// Config configures a Scheduler. With the zero Config, the Scheduler learns all limits from responses.
 type Config struct {
-	// Name identifies the account in the state directory, in events and in errors. Use, for example, the base URL with
-	// a hash of the key. Do not use the key itself.
+	// Name identifies the account in the state directory, in events and in errors. For example, Name can be the base URL
+	// with a hash of the API key, but not the API key itself.
 	Name string
 
-	// Limits are the configured ceilings of each lane. The Scheduler never exceeds them, even if it learns higher limits.
+	// Limits contains the configured limits of each lane. The Scheduler never exceeds configured limits, even if it learns higher limits.
 	Limits Limits
 
-	// Account contains the configured ceilings of all lanes together. The ceilings of each lane apply too.
+	// Account contains the configured limits of all lanes together. The limits of each lane in Config.Limits apply too.
 	Account Limits
 
-	// Start contains initial estimates of the limits, for example from an earlier run. Headers and rejections raise or
-	// lower the estimates.
+	// Start contains initial estimates of the limits, for example from an earlier run. Response headers and rejections
+	// raise or lower the estimates.
 	Start Limits
 
-	// Charge is the way in which the provider counts tokens (default ChargeDeclared).
+	// Charge is the provider's method of counting tokens (default ChargeDeclared).
 	Charge limits.Charge
 
 	// CountsCached specifies whether input from a prompt cache counts against the token limits (default false, as with
-	// Anthropic). It applies only with ChargeActual.
+	// Anthropic). CountsCached applies only with ChargeActual.
 	CountsCached bool
 
-	// Attempts is the maximum number of attempts per call, without rate-limited attempts (default 6).
+	// Attempts is the maximum number of attempts per call, excluding rate-limited attempts (default 6).
 	Attempts int
 
-	// MaxThrottles is the maximum number of rate-limited attempts that a call survives. If negative, the first such attempt
-	// ends the call. By default, a call ends after 20 rate-limited attempts, but not within 10 minutes after the first one.
+	// MaxThrottles is the maximum number of retries of a call after rate-limited attempts. If MaxThrottles is negative, the first rate-limited
+	// attempt ends the call. The default is 20 retries, and more until 10 minutes after the first rate-limited attempt.
 	MaxThrottles int
 
-	// Weights contains the relative shares of the tenants by name. A tenant without an entry has the weight 1.
+	// Weights contains the relative share of each tenant, by tenant name. A tenant without an entry has weight 1.
 	Weights map[string]float64
 
-	// Observer receives every event of the Scheduler. If nil, the Scheduler reports no events.
+	// Observer receives every event of the Scheduler. If Observer is nil, the Scheduler reports no events.
 	Observer Observer
 
-	// Ledger stores the token buckets and slots that several processes share. If nil, the Scheduler shares nothing.
+	// Ledger stores the token buckets and slots that several processes share. If Ledger is nil, the Scheduler shares no token buckets or slots.
 	Ledger Ledger
 
-	// StateDir is the directory where day counters, learned limits and cooldowns outlive the process. If empty, no state is stored.
+	// StateDir is the directory that stores daily counters, learned limits and cooldowns for later processes (default: no state is stored).
 	StateDir string
 
-	// IgnorePauses ignores the learned limits and the cooldowns of earlier processes. Configured limits and limits per
-	// day still count the requests of those processes.
+	// IgnorePauses makes the Scheduler ignore the learned limits and the cooldowns of earlier processes. Configured
+	// limits and daily limits still count the requests of earlier processes.
 	IgnorePauses bool
 }
 
-// Scheduler admits calls to one account, in the order of their priority and tenants, within learned and configured limits. It is safe
-// for concurrent use.
+// Scheduler admits the calls to one account by priority and tenant, within learned and configured limits. A Scheduler is safe for
+// concurrent use.
 //
-// Create one with [New], make calls with [Scheduler.Do], and close it at the end. Do runs a function once per attempt, with a permit,
-// and reads its [Outcome]: Kind and Err, the Wait that the provider stated, and Usage with HasUsage. Programs with an attempt loop of
-// their own call [Scheduler.Acquire] and release each permit exactly once.
+// Create a Scheduler with [New], make calls with [Scheduler.Do], and finally call [Scheduler.Close]. Do runs a function once per
+// attempt and reads the returned [Outcome], mainly Kind, Err, Wait (as requested by the provider), Usage and HasUsage. Programs with
+// their own retry loop call [Scheduler.Acquire] and release each permit exactly once.
 type Scheduler struct {
 	cfg    Config
 	closed chan struct{}
@@ -89,7 +89,7 @@ type Scheduler struct {
 	store  *store  // nil: nothing outlives the process
 }
 
-// New returns a Scheduler. If a field of cfg is invalid, the error names the field.
+// New returns a Scheduler. If a field of cfg is invalid, New returns an error that names the field.
 func New(cfg Config) (*Scheduler, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -149,14 +149,14 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Acquire waits until the call may be sent, and returns a permit. It fails with the context's error, ErrClosed,
+// Acquire waits until the call may be sent, and returns a permit. Acquire fails with the context's error, ErrClosed,
 // ErrWithdrawn, a *SlotTimeoutError, or an error that wraps ErrTooLarge.
 func (s *Scheduler) Acquire(ctx context.Context, c Call) (*Permit, error) {
 	return s.acquire(ctx, &c, &try{})
 }
 
-// TryAcquire returns a permit if the call may be sent immediately, and nil otherwise. With a shared Ledger, it always
-// returns nil.
+// TryAcquire returns a permit if the call may be sent immediately, and nil otherwise. With a shared Ledger,
+// TryAcquire always returns nil.
 func (s *Scheduler) TryAcquire(c Call) *Permit {
 	if s.remote != nil {
 		return nil
@@ -421,7 +421,7 @@ func (s *Scheduler) sayClosedLocked() {
 }
 
 // Close makes waiting calls fail with ErrClosed, stores the state of the lanes, and waits until all goroutines of the
-// Scheduler finish. Permits in use may still be released. Close may be called twice, but not from the Observer.
+// Scheduler finish. Permits may still be released after Close. Close may be called repeatedly, but not from the Observer.
 func (s *Scheduler) Close() error {
 	s.mu.Lock()
 	if s.ended {

@@ -1,6 +1,6 @@
-// Package sluice lets programs use all of an LLM provider's rate limit and none beyond it.
+// Package sluice lets programs use the full rate limit of an LLM provider without exceeding the limit.
 //
-// Create one [Scheduler] for each account, which is a key at a provider, and send every request through [Scheduler.Do]:
+// Create one [Scheduler] for each account (an API key at a provider), and send every request through [Scheduler.Do]:
 //
 //	scheduler, err := sluice.New(sluice.Config{}) // limits are learned from responses
 //	if err != nil {
@@ -26,28 +26,28 @@
 //	}
 //
 // Do waits until the limits of the account permit the call, runs the function, learns from the outcome, and retries if a retry can
-// succeed. A rate-limited call keeps its place in the queue and spends no attempt. If Do gives up on a call, its error is a
+// succeed. A rate-limited call keeps its place in the queue and does not use up an attempt. If Do gives up on a call, Do returns a
 // [*CallError].
 //
-// The transport of package provider does all of this below an official SDK, and makes outcomes from each provider's responses.
+// The HTTP transport in package provider does this for the requests of an official SDK, and derives outcomes from the responses.
 //
 // # Types
 //
-//   - [Config] configures a Scheduler. The zero value learns every limit. Limits are ceilings, and Start is the first estimate.
-//   - [Call] describes one call: its lane (the calls that the provider limits together, as a rule one model), tenant, priority and
-//     expected cost.
-//   - [Permit] is a granted slot and cost. Do releases it. If you call [Scheduler.Acquire] yourself, release it exactly once.
-//   - [Outcome] is the result of an attempt: its [Kind], the wait that the provider asks for, the usage, and the limits from headers.
+//   - [Config] configures a Scheduler, which by default learns every limit. Config.Limits contains ceilings.
+//   - [Call] describes one call with its lane, tenant, priority and expected cost. A lane contains the calls that share the same
+//     limits, as a rule one model.
+//   - [Permit] allows one attempt. Do releases each permit. If you call [Scheduler.Acquire], release the permit exactly once.
+//   - [Outcome] is the result of an attempt, with the [Kind], the wait requested by the provider, the usage, and the limits from headers.
 //   - [Event] is an event that an [Observer] receives, for example a grant, a rate-limited attempt or a learned limit.
-//     [Scheduler.Snapshot] returns the current state.
+//     [Scheduler.Snapshot] returns the current state of all lanes.
 //
 // Package limits documents the types that all packages share.
 //
 // # Other packages
 //
-// Package provider sends requests and reads responses. Package batch runs the items of a file, pool shares few slots among many
-// agents, and gateway is an http.Handler in front of providers. A [Ledger], such as the one of package cluster, shares an account
-// among processes. Package sim simulates a provider for tests.
+// Package provider sends requests and reads responses. Package batch processes the items of a file. Package pool shares a few
+// slots among many agents. Package gateway is an http.Handler in front of providers. A [Ledger], such as the Ledger of package
+// cluster, shares an account's limits among processes. Package sim simulates a provider for tests.
 package sluice
 
 import (
@@ -58,18 +58,18 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// These types are aliases. Package limits documents them.
+// These types are aliases of types in package limits.
 type (
 	Call    = limits.Call    // the lane, tenant, priority and expected cost of a call
 	Outcome = limits.Outcome // the result of one attempt
 	Kind    = limits.Kind    // the category of an outcome, for example RateLimit
 	Limits  = limits.Limits  // rate limits per minute or day, and the maximum concurrency
-	Cost    = limits.Cost    // the expected tokens of a call
-	Usage   = limits.Usage   // the used tokens of a call
+	Cost    = limits.Cost    // the expected number of tokens of a call
+	Usage   = limits.Usage   // the number of tokens that a call used
 	Event   = limits.Event   // an event that an Observer receives
 )
 
-// Kinds of outcome. Package limits documents them.
+// Kinds of outcomes, as documented in package limits.
 const (
 	OK             = limits.OK
 	RateLimit      = limits.RateLimit
@@ -99,7 +99,7 @@ var ErrTooLarge = errors.New("request is larger than the whole limit")
 // ErrWithdrawn is returned for a waiting call if its channel Call.Withdrawn is closed.
 var ErrWithdrawn = errors.New("call was withdrawn")
 
-// ErrSlotTimeout is the target for errors.Is that matches a *SlotTimeoutError.
+// ErrSlotTimeout matches every *SlotTimeoutError in errors.Is.
 var ErrSlotTimeout = errors.New("no slot in time")
 
 // SlotTimeoutError is returned for a call that receives no permit within Call.MaxWait. If the context's deadline passes
@@ -108,11 +108,11 @@ type SlotTimeoutError struct {
 	Call     string        // identifier of the call (Call.ID)
 	Lane     string        // lane of the call (Call.Lane)
 	Member   string        // pool member that makes the call (Call.Member)
-	Wait     time.Duration // time that the call waited
-	Position int           // position of the call in the queue of the lane, from 1 (0: unknown)
+	Wait     time.Duration // waiting time of the call
+	Position int           // position of the call in the lane's queue, starting at 1 (0: unknown)
 }
 
-// Error returns a message with the member, the call, the wait and the position.
+// Error returns a message with the member, the call, the waiting time and the position.
 func (e *SlotTimeoutError) Error() string {
 	whose := fmt.Sprintf("call %q", e.Call)
 	switch {
@@ -127,13 +127,13 @@ func (e *SlotTimeoutError) Error() string {
 // Is reports whether target is ErrSlotTimeout.
 func (e *SlotTimeoutError) Is(target error) bool { return target == ErrSlotTimeout }
 
-// CallError is the error of a call that Do gave up on. The error unwraps to the error of the last attempt.
+// CallError is returned by Do for a call that Do gave up on. A CallError wraps the error of the last attempt.
 type CallError struct {
 	Outcome       // outcome of the last attempt
 	Tally   Tally // attempts, waiting times and usage of the call
 }
 
-// Error returns the reason of the failure and the number of attempts.
+// Error returns the reason for the failure and the number of attempts.
 func (e *CallError) Error() string {
 	msg := e.Reason()
 	if e.Tally.Tries() <= 1 {
@@ -142,7 +142,7 @@ func (e *CallError) Error() string {
 	return fmt.Sprintf("%s (attempts: %d, throttled: %d)", msg, e.Tally.Attempts, e.Tally.Throttles)
 }
 
-// Reason returns the reason why the last attempt failed.
+// Reason returns the reason for the failure of the last attempt.
 func (e *CallError) Reason() string {
 	msg := e.Kind.String()
 	if e.Err != nil {
@@ -160,27 +160,27 @@ func (e *CallError) Is(target error) bool { return target == ErrTooLarge && e.To
 // Unwrap returns the error of the last attempt.
 func (e *CallError) Unwrap() error { return e.Err }
 
-// Tally contains the number of attempts of a call, the waiting times and the usage.
+// Tally contains the number of attempts, the waiting times and the usage of a call.
 type Tally struct {
-	Attempts  int // number of attempts, without rate-limited attempts
+	Attempts  int // number of attempts, excluding rate-limited attempts
 	Throttles int // number of rate-limited attempts
 
 	Queued   time.Duration // waiting time in the queue, including waits for token buckets
-	Cooldown time.Duration // waiting time during cooldowns of the lane
+	Cooldown time.Duration // waiting time during the lane's cooldowns
 	Backoff  time.Duration // waiting time before retries of this call
-	Latency  time.Duration // duration of the last attempt, from send to release
+	Latency  time.Duration // time from sending the last request to releasing the permit
 
 	Usage    Usage // total usage of all attempts
-	HasUsage bool  // true if at least one response stated its usage
+	HasUsage bool  // true if at least one response contained its usage
 }
 
 // Tries returns the number of all attempts, including rate-limited attempts.
 func (t Tally) Tries() int { return t.Attempts + t.Throttles }
 
-// Wait returns the total waiting time: the sum of Queued, Cooldown and Backoff.
+// Wait returns the total waiting time, which is the sum of Queued, Cooldown and Backoff.
 func (t Tally) Wait() time.Duration { return t.Queued + t.Cooldown + t.Backoff }
 
-// Add returns the sum of two tallies of the same call. The sum has the Latency of next if next contains attempts.
+// Add returns the sum of two tallies of the same call. If next contains attempts, the sum has the Latency of next.
 func (t Tally) Add(next Tally) Tally {
 	if next.Tries() > 0 {
 		t.Latency = next.Latency

@@ -9,8 +9,8 @@ import (
 )
 
 // SetLimits replaces Config.Limits (for each lane) and Config.Account (for all lanes together). Requests in flight
-// continue. A removed ceiling becomes an estimate, which headers and rejections correct. If a limit is invalid,
-// SetLimits returns an error and changes nothing.
+// continue. A removed limit becomes an estimate that headers and rejections correct. If a limit is invalid, SetLimits
+// returns an error and changes nothing.
 func (s *Scheduler) SetLimits(limits, account Limits) error {
 	if err := limits.Check(); err != nil {
 		return fmt.Errorf("limits: %w", err)
@@ -21,7 +21,7 @@ func (s *Scheduler) SetLimits(limits, account Limits) error {
 	return s.change(func(now time.Time) { s.gate.SetLimits(now, limits, account) })
 }
 
-// SetPublished sets the limits that the provider publishes for the account, by lane. Published limits replace
+// SetPublished sets the provider's published limits for each lane of the account. Published limits replace
 // Config.Start and limits learned by an earlier process. Configured limits take precedence, and responses correct
 // published limits. If a limit is invalid, SetPublished returns an error and changes nothing.
 func (s *Scheduler) SetPublished(byLane map[string]Limits) error {
@@ -56,18 +56,18 @@ func checkWeights(weights map[string]float64) error {
 }
 
 // Pause stops sending in all lanes until Resume. Requests in flight continue, and new calls wait. Pause may be called
-// twice. It returns ErrClosed if the Scheduler is closed.
+// repeatedly. If the Scheduler is closed, Pause returns ErrClosed.
 func (s *Scheduler) Pause() error {
 	return s.change(func(now time.Time) { s.gate.Hold(now, true) })
 }
 
-// Resume ends a Pause. It returns ErrClosed if the Scheduler is closed.
+// Resume ends a Pause. If the Scheduler is closed, Resume returns ErrClosed.
 func (s *Scheduler) Resume() error {
 	return s.change(func(now time.Time) { s.gate.Hold(now, false) })
 }
 
-// PauseLane pauses a lane for a rejection outside its calls, for example of a probe or in an earlier run. The pause lasts for o.Wait or
-// until o.Until. If both are zero, the Scheduler chooses the duration. If o.Kind is not a throttle kind, PauseLane returns an error.
+// PauseLane pauses a lane after a rejection outside the Scheduler, for example of a probe request. The pause lasts for o.Wait or until o.Until. If
+// o.Wait and o.Until are zero, the Scheduler chooses the duration. If o.Kind is not a throttle kind, PauseLane returns an error.
 func (s *Scheduler) PauseLane(lane string, o Outcome) error {
 	if !o.Kind.Throttle() {
 		return fmt.Errorf("kind %s pauses no lane", o.Kind)
@@ -89,9 +89,9 @@ func (s *Scheduler) change(what func(now time.Time)) error {
 	return nil
 }
 
-// Delay returns the estimated wait of a new call for a permit. It assumes typical costs and durations for the waiting
-// calls of the lane. While the Scheduler is paused, Delay returns the maximum time.Duration. Use Delay to choose among
-// Schedulers: the estimate is not a guarantee.
+// Delay returns the estimated time that a new call waits for a permit. The estimate assumes typical costs and
+// durations for the lane's waiting calls. While the Scheduler is paused, Delay returns the maximum time.Duration. Use
+// Delay only to choose among Schedulers, because the estimate is not a guarantee.
 func (s *Scheduler) Delay(c Call) time.Duration {
 	if s.store != nil {
 		s.store.open(c.Lane)
@@ -101,8 +101,8 @@ func (s *Scheduler) Delay(c Call) time.Duration {
 	return s.gate.Delay(time.Now(), &c)
 }
 
-// Earliest returns the minimum wait of a new call for a permit, even ahead of all waiting calls. The wait ends when the
-// lane's cooldown is over and the limits permit the cost. Unlike Delay, Earliest ignores other calls and a Pause.
+// Earliest returns the minimum time that a new call waits for a permit if it passes all waiting calls. This time ends when the lane's
+// cooldown is over and the limits permit the cost of the call. Unlike Delay, Earliest ignores other calls and Scheduler.Pause.
 func (s *Scheduler) Earliest(c Call) time.Duration {
 	if s.store != nil {
 		s.store.open(c.Lane)

@@ -4,18 +4,18 @@ import (
 	"fmt"
 )
 
-// Kind classifies the result of an attempt. Throttle kinds pause the lane and do not count as attempts. Transient kinds
-// cause a retry. Fatal kinds end a run. All other kinds fail the call. The zero value is OK. The text form is a name
-// such as rate_limit.
+// Kind classifies the result of an attempt. After a throttle kind, the lane pauses, and the attempt is not counted.
+// After a transient kind of error, the call is retried. A fatal kind of error ends the entire run. Any other kind of
+// error ends only the call. The zero Kind is OK. The text form of a Kind is a name such as rate_limit.
 type Kind uint8
 
-// Kinds of outcome.
+// Kinds of outcomes.
 const (
 	OK             Kind = iota // the provider accepted the request
 	RateLimit                  // the provider asks the client to slow down (throttle)
-	Overloaded                 // the provider has no capacity: 529, or 503 with such a message (throttle)
+	Overloaded                 // the provider has no capacity, as stated by status 529, or by 503 with a message (throttle)
 	QuotaExhausted             // the account has no credit, or reached its spending cap (fatal)
-	UsageWindow                // the allowance of a day, a week or a plan is used up until its reset (throttle)
+	UsageWindow                // the daily, weekly or plan allowance is used up until the next reset (throttle)
 	Timeout                    // no response arrived within the time limit of the attempt (transient)
 	Network                    // the connection was refused, reset or interrupted (transient)
 	Auth                       // the provider rejected the key (fatal)
@@ -23,10 +23,10 @@ const (
 	ContextLength              // the request exceeds the model's context or an entire rate limit
 	ContentFilter              // the provider rejected the content of the request
 	Rejected                   // the model, a feature or the region is not permitted (403)
-	Blocked                    // a firewall or a proxy sent a page in place of a response
+	Blocked                    // a firewall or a proxy sent a web page in place of the provider's response
 	ServerError                // any other response with status 500 or higher (transient)
 	InvalidOutput              // the response violates a schema or a rule of the program (transient)
-	CommandFailed              // a command failed, but not because of the provider (transient)
+	CommandFailed              // a command failed for a reason unrelated to the provider (transient)
 	Internal                   // an error in the program, such as a panic
 	numKinds
 )
@@ -37,7 +37,7 @@ var kindNames = [numKinds]string{
 	"command_failed", "internal",
 }
 
-// String returns the name of the kind, as in files and metrics.
+// String returns the name of the kind, as used in files and metrics.
 func (k Kind) String() string {
 	if k < numKinds {
 		return kindNames[k]
@@ -48,7 +48,7 @@ func (k Kind) String() string {
 // MarshalText returns the name of the kind.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText sets the kind by its name. An unknown name is an error.
+// UnmarshalText sets the kind by name, and returns an error for an unknown name.
 func (k *Kind) UnmarshalText(b []byte) error {
 	for i, name := range kindNames {
 		if name == string(b) {
@@ -59,20 +59,20 @@ func (k *Kind) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown kind %q", b)
 }
 
-// Throttle reports whether the provider asks the client to slow down. Such a response does not count as an attempt.
+// Throttle reports whether the provider asks the client to slow down. A throttled response does not count as an attempt.
 func (k Kind) Throttle() bool {
 	return k == RateLimit || k == Overloaded || k == UsageWindow
 }
 
-// Transient reports whether a retry may succeed. Such a result counts as an attempt.
+// Transient reports whether a retry may succeed. A transient failure counts as an attempt.
 func (k Kind) Transient() bool {
 	return k == Timeout || k == Network || k == ServerError || k == InvalidOutput || k == CommandFailed
 }
 
-// Fatal reports whether all further calls of the account will fail too.
+// Fatal reports whether all further calls of the account will also fail.
 func (k Kind) Fatal() bool { return k == QuotaExhausted || k == Auth }
 
-// Scope is the extent of a rejection, such as a model or a key, as the response states it. One response is evidence only about its own request.
+// Scope is the extent of a rejection according to the response, such as a model or a key. A single response is evidence only about its own request.
 type Scope uint8
 
 // Scopes, from the smallest to the largest.
@@ -80,7 +80,7 @@ const (
 	ScopeRequest  Scope = iota // only this request
 	ScopeModel                 // all requests to the model
 	ScopeKey                   // all requests with the key
-	ScopeUpstream              // the account with all its keys
+	ScopeUpstream              // the account with all its API keys
 	ScopeNetwork               // the connection to the provider
 )
 
@@ -97,7 +97,7 @@ func (s Scope) String() string {
 // MarshalText returns the name of the scope.
 func (s Scope) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText sets the scope by its name. An unknown name is an error.
+// UnmarshalText sets the scope by name, and returns an error for an unknown name.
 func (s *Scope) UnmarshalText(b []byte) error {
 	for i, name := range scopeNames {
 		if name == string(b) {
@@ -108,10 +108,10 @@ func (s *Scope) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown scope %q", b)
 }
 
-// Charge is the way in which a provider counts the tokens of a request against its limits.
+// Charge is a provider's method of counting the tokens of a request against the limits.
 type Charge uint8
 
-// Ways in which providers count tokens.
+// Methods of counting tokens.
 const (
 	// ChargeDeclared counts max(input, max_tokens) when the request arrives, and refunds no tokens (OpenAI, Azure, Bedrock).
 	ChargeDeclared Charge = iota
@@ -122,7 +122,7 @@ const (
 
 var chargeNames = [numCharges]string{"declared", "actual"}
 
-// String returns the name of the charge, as in files.
+// String returns the name of the counting method, as used in files.
 func (c Charge) String() string {
 	if c < numCharges {
 		return chargeNames[c]
@@ -130,10 +130,10 @@ func (c Charge) String() string {
 	return fmt.Sprintf("charge(%d)", uint8(c))
 }
 
-// MarshalText returns the name of the charge.
+// MarshalText returns the name of the counting method.
 func (c Charge) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// UnmarshalText sets the charge by its name. An unknown name is an error.
+// UnmarshalText sets the counting method by name, and returns an error for an unknown name.
 func (c *Charge) UnmarshalText(b []byte) error {
 	for i, name := range chargeNames {
 		if name == string(b) {
