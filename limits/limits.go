@@ -1,5 +1,5 @@
-// Package limits contains the types that all packages share: limits and dimensions, calls and their costs, outcomes and
-// their kinds, usage, events and snapshots. It imports only the standard library.
+// Package limits contains the types that all packages share, such as limits, calls, outcomes, events and snapshots.
+// Package limits imports only the standard library.
 package limits
 
 import (
@@ -14,14 +14,14 @@ type Dimension uint8
 
 // Dimensions. Limits has a field for each dimension except AnyDimension.
 const (
-	AnyDimension   Dimension = iota // no dimension, or an unknown one
+	AnyDimension   Dimension = iota // no dimension, or an unknown dimension
 	Concurrency                     // requests in flight
 	Requests                        // requests per minute
-	Tokens                          // input and output tokens per minute, together
+	Tokens                          // sum of input and output tokens per minute
 	InputTokens                     // input tokens per minute
 	OutputTokens                    // output tokens per minute
 	RequestsPerDay                  // requests per day
-	TokensPerDay                    // input and output tokens per day, together
+	TokensPerDay                    // sum of input and output tokens per day
 	NumDimensions                   // number of dimensions, including AnyDimension
 )
 
@@ -58,7 +58,7 @@ func (d Dimension) String() string {
 // MarshalText returns the name of the dimension.
 func (d Dimension) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText sets the dimension by its name. An unknown name is an error.
+// UnmarshalText sets the dimension by name, and returns an error for an unknown name.
 func (d *Dimension) UnmarshalText(b []byte) error {
 	for i := range dimensions {
 		if dimensions[i].name == string(b) {
@@ -69,7 +69,7 @@ func (d *Dimension) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown dimension %q", b)
 }
 
-// Window returns the period to which a limit of the dimension refers: a minute, a day, or 0 for Concurrency.
+// Window returns the period of the dimension's limit, which is a minute, a day, or 0 for Concurrency.
 func (d Dimension) Window() time.Duration {
 	if d < NumDimensions {
 		return dimensions[d].window
@@ -77,7 +77,7 @@ func (d Dimension) Window() time.Duration {
 	return 0
 }
 
-// Per returns the dimension that counts the same quantity in another window. If no such dimension exists, Per returns d.
+// Per returns the dimension that counts the same quantity in another period. If no such dimension exists, Per returns d.
 func (d Dimension) Per(window time.Duration) Dimension {
 	for e := range NumDimensions {
 		if dimensions[e].window == window && dimensions[e].counted == dimensions[d].counted {
@@ -99,7 +99,7 @@ func (d Dimension) Counted(perMinute, perDay string) string {
 	return dimensions[d].counted
 }
 
-// Field returns the name of the field of Limits that contains the limit of the dimension.
+// Field returns the name of the field in Limits for the dimension.
 func (d Dimension) Field() string {
 	if d == Concurrency {
 		return "Concurrency"
@@ -107,7 +107,7 @@ func (d Dimension) Field() string {
 	return strings.ToUpper(d.String())
 }
 
-// Limits contains the limits of a provider. A zero field means an unknown limit, not an unlimited one. A negative field is an error.
+// Limits contains the limits of a provider. A field with the value 0 means that the limit is unknown, not infinite. A negative value is an error.
 type Limits struct {
 	RPM         int           `json:"rpm,omitempty"`         // Requests per minute.
 	TPM         int           `json:"tpm,omitempty"`         // Tokens per minute. Input and output together.
@@ -123,7 +123,7 @@ type Limits struct {
 	Tokens   Window `json:"tokens,omitzero"`   // Tokens in another period, such as `50000/30s`.
 }
 
-// At returns a pointer to the limit of a dimension. It returns nil if Limits has no field for the dimension.
+// At returns a pointer to the limit of a dimension. If Limits has no field for the dimension, At returns nil.
 func (l *Limits) At(d Dimension) *int {
 	all := [NumDimensions]*int{nil, &l.Concurrency, &l.RPM, &l.TPM, &l.ITPM, &l.OTPM, &l.RPD, &l.TPD}
 	if d >= NumDimensions {
@@ -132,7 +132,7 @@ func (l *Limits) At(d Dimension) *int {
 	return all[d]
 }
 
-// All yields every dimension with a pointer to its limit, in the order of the fields. It includes unknown limits.
+// All yields every dimension with a pointer to the limit, in the order of the fields, and includes unknown limits.
 func (l *Limits) All() iter.Seq2[Dimension, *int] {
 	return func(yield func(Dimension, *int) bool) {
 		for d := Requests; d < NumDimensions; d++ {
@@ -155,7 +155,7 @@ type Each[T any] struct {
 	Concurrency T `json:"concurrency,omitempty" yaml:"concurrency"` // Requests in flight.
 }
 
-// At returns a pointer to the value of a dimension. It returns nil if Each has no field for the dimension.
+// At returns a pointer to the value of a dimension. If Each has no field for the dimension, At returns nil.
 func (e *Each[T]) At(d Dimension) *T {
 	all := [NumDimensions]*T{nil, &e.Concurrency, &e.RPM, &e.TPM, &e.ITPM, &e.OTPM, &e.RPD, &e.TPD}
 	if d >= NumDimensions {
@@ -164,7 +164,7 @@ func (e *Each[T]) At(d Dimension) *T {
 	return all[d]
 }
 
-// Check returns an error if a limit is negative, or if a quantity has two limits. The error starts with the name of the field.
+// Check returns an error if a limit is negative, or if a quantity has two limits. The error starts with the name of the invalid field.
 func (l Limits) Check() error {
 	for d, limit := range l.All() {
 		if *limit < 0 {
@@ -190,19 +190,19 @@ func (l Limits) Check() error {
 // Source is the origin of a limit's value.
 type Source string
 
-// Sources of a limit.
+// Sources of limits.
 const (
 	SourceConfigured Source = "configured"        // a flag, a file or an environment variable
 	SourceStart      Source = "start"             // an initial estimate, which responses correct
 	SourceHeader     Source = "header"            // a header of a response
-	SourceRejection  Source = "rejection"         // the numbers or the text of a rejection
-	SourceMeasured   Source = "measured"          // the accepted amounts between rejections
+	SourceRejection  Source = "rejection"         // the numbers or the text in a rejection
+	SourceMeasured   Source = "measured"          // the amounts that the provider accepted between rejections
 	SourceRegistry   Source = "registry"          // the published limits of the account's tier
 	SourcePublished  Source = "published"         // the provider's API that returns the account's rate limits
 	SourceAtLeast    Source = "verified-at-least" // an amount that the provider accepted without a rejection
 )
 
-// Limit is the value of a limit with the evidence for the value. The zero value is an unknown limit.
+// Limit is the value of a limit, with the evidence for the value. The zero Limit is an unknown limit.
 type Limit struct {
 	Dimension Dimension `json:"dimension"`   // Name of the limit, such as `rpm`.
 	Value     float64   `json:"value"`       // Value of the limit. The value applies per window of the dimension; 0 is unknown.
@@ -214,14 +214,14 @@ type Limit struct {
 	Confidence float64 `json:"confidence"` // Confidence from 0 to 1.
 }
 
-// Claims contains the values of one limit from different sources. The value 0 means unknown.
+// Claims contains the values of one limit from different sources (0: unknown).
 type Claims struct {
 	Configured int64 `json:"configured,omitempty"` // Configured value.
 	Published  int64 `json:"published,omitempty"`  // Value from the provider's API.
 	Observed   int64 `json:"observed,omitempty"`   // Value from responses.
 }
 
-// Add records the value from a source.
+// Add records the value from the given source.
 func (c *Claims) Add(value int64, from Source) {
 	switch {
 	case from == SourceConfigured:
@@ -233,37 +233,37 @@ func (c *Claims) Add(value int64, from Source) {
 	}
 }
 
-// Observed reports whether the value comes from responses.
+// Observed reports whether a value from the source comes from responses.
 func (s Source) Observed() bool {
 	return s == SourceHeader || s == SourceRejection || s == SourceMeasured
 }
 
-// Cost is the expected usage of a request. The Scheduler needs it before the request is sent.
+// Cost is the expected usage of a request. The Scheduler needs the expected usage before the request is sent.
 type Cost struct {
 	Input     int // estimated input tokens
-	MaxOutput int // maximum output tokens of the request, over all choices (0: the request states no maximum)
+	MaxOutput int // maximum number of output tokens in all choices of the response (0: the request states no maximum)
 }
 
-// Usage is the actual consumption of a request, as stated in the response.
+// Usage is the actual token usage of a request, as stated in the response.
 type Usage struct {
 	Input       int `json:"input_tokens"`        // input tokens, including cached tokens
 	CachedInput int `json:"cached_input_tokens"` // input tokens that were read from a prompt cache
 	Output      int `json:"output_tokens"`       // output tokens
 
-	// CacheWrite and CacheWriteHour are input tokens written to a prompt cache, for the default time (such as 5 minutes) and for an hour.
+	// CacheWrite and CacheWriteHour are input tokens that were cached for the default time (such as 5 minutes) and for an hour.
 	CacheWrite     int `json:"cache_write_tokens,omitempty"`
 	CacheWriteHour int `json:"cache_write_1h_tokens,omitempty"`
 
-	// Searches and OtherTools count the tool calls that the provider ran: web searches and other tools.
+	// Searches and OtherTools are the numbers of web searches and of other tool calls that the provider ran.
 	Searches   int `json:"web_searches,omitempty"`
 	OtherTools int `json:"other_tool_calls,omitempty"`
 
-	Service Service `json:"service_tier,omitempty"` // service tier; for several requests, the tier of the first request
+	Service Service `json:"service_tier,omitempty"` // service tier (for several requests, the tier of the first request)
 
-	Estimated bool `json:"estimated,omitempty"` // true if a part was estimated from the text of an interrupted response
+	Estimated bool `json:"estimated,omitempty"` // true if part of the usage was estimated from the text of an interrupted response
 }
 
-// Add returns the sum of two usages. The service tier is the tier of u.
+// Add returns the sum of two usages. The sum has the service tier of u.
 func (u Usage) Add(v Usage) Usage {
 	if u == (Usage{}) {
 		return v
@@ -279,7 +279,7 @@ func (u Usage) Add(v Usage) Usage {
 // Amount returns the part of one request's usage that counts against a limit of the dimension, including cached input.
 func (u Usage) Amount(d Dimension) int { return dimensions[d].amount(u) }
 
-// Service is the service tier of a request. The tier determines the price.
+// Service is the service tier of a request. The service tier determines the price of the request.
 type Service uint8
 
 // Service tiers.
@@ -293,7 +293,7 @@ const (
 
 var serviceNames = [NumServices]string{"standard", "batch", "flex", "priority"}
 
-// ServiceOf returns the service tier with the given name. For an unknown name, it returns ServiceStandard.
+// ServiceOf returns the service tier with the given name. For an unknown name, ServiceOf returns ServiceStandard.
 func ServiceOf(name string) Service {
 	for i, known := range serviceNames {
 		if known == name {
@@ -314,7 +314,7 @@ func (s Service) String() string {
 // MarshalText returns the name of the service tier.
 func (s Service) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText sets the service tier by its name. An unknown name means ServiceStandard.
+// UnmarshalText sets the service tier by name. An unknown name means ServiceStandard.
 func (s *Service) UnmarshalText(b []byte) error {
 	*s = ServiceOf(string(b))
 	return nil

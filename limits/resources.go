@@ -6,39 +6,39 @@ import (
 	"time"
 )
 
-// Resource is a quantity that ResourceLimits limits.
+// Resource is the name of a quantity that ResourceLimits limits.
 type Resource string
 
 // Resources.
 const (
 	ResourceMemory          Resource = "memory_bytes"     // memory in bytes
-	ResourceTime            Resource = "time"             // time since the start of the work, in nanoseconds
-	ResourceTokens          Resource = "tokens"           // input and output tokens together
-	ResourceConcurrentNodes Resource = "concurrent_nodes" // graph nodes that run at once
-	ResourceConcurrentCalls Resource = "concurrent_calls" // LLM calls in flight at once
+	ResourceTime            Resource = "time"             // elapsed time of the work in nanoseconds
+	ResourceTokens          Resource = "tokens"           // total number of input and output tokens
+	ResourceConcurrentNodes Resource = "concurrent_nodes" // number of graph nodes that run at the same time
+	ResourceConcurrentCalls Resource = "concurrent_calls" // number of LLM calls in flight at the same time
 	ResourceLLMCalls        Resource = "llm_calls"        // total number of LLM calls
 )
 
 // usualWarning is the default of WarningThreshold.
 const usualWarning = 0.8
 
-// ResourceLimits contains limits that a program sets for itself, for example per agent graph. Nil means unlimited, and
-// 0 permits nothing. Check and CheckAll compare a usage with the limits. They do not enforce the limits.
+// ResourceLimits contains limits that a program sets for itself, for example per agent graph. A nil limit means unlimited,
+// and a limit of 0 permits nothing. Check and CheckAll compare a usage with the limits, but do not enforce the limits.
 type ResourceLimits struct {
 	Memory          *int64         `json:"memory_bytes,omitempty"`     // memory in bytes
 	Time            *time.Duration `json:"time_ns,omitempty"`          // time since the start of the work
 	Tokens          *int64         `json:"tokens,omitempty"`           // input and output tokens of all calls
-	ConcurrentNodes *int64         `json:"concurrent_nodes,omitempty"` // graph nodes that run at once
-	ConcurrentCalls *int64         `json:"concurrent_calls,omitempty"` // calls in flight at once
-	LLMCalls        *int64         `json:"llm_calls,omitempty"`        // total number of calls, as a guard against endless loops
+	ConcurrentNodes *int64         `json:"concurrent_nodes,omitempty"` // number of graph nodes that run at the same time
+	ConcurrentCalls *int64         `json:"concurrent_calls,omitempty"` // number of calls in flight at the same time
+	LLMCalls        *int64         `json:"llm_calls,omitempty"`        // total number of calls, to stop endless loops
 
-	// WarningThreshold is the share of a limit at which the status becomes a warning. Zero, a negative value or NaN
-	// means 0.8. A value above 1 disables warnings.
+	// WarningThreshold is the share of a limit at which the status becomes a warning. The default for zero, negative
+	// values and NaN is 0.8. A threshold above 1 disables warnings.
 	WarningThreshold float64 `json:"warning_threshold,omitempty"`
 }
 
-// DevelopmentLimits returns limits for experiments: 1 GB, two minutes, 50,000 tokens, 2 nodes at once and 10 calls. The
-// values of all presets are arbitrary, not measured.
+// DevelopmentLimits returns limits for experiments: 1 GB, two minutes, 50,000 tokens, 2 concurrent nodes and 10 calls.
+// The values in all presets are arbitrary, not measured.
 func DevelopmentLimits() ResourceLimits {
 	return ResourceLimits{
 		Memory: new(int64(1_000_000_000)), Time: new(2 * time.Minute), Tokens: new(int64(50_000)),
@@ -46,8 +46,8 @@ func DevelopmentLimits() ResourceLimits {
 	}
 }
 
-// ProductionLimits returns limits for one graph in a container: 2 GB, ten minutes, 200,000 tokens, 3 nodes at once and
-// 20 calls.
+// ProductionLimits returns limits for one graph in a container: 2 GB, ten minutes, 200,000 tokens, 3 concurrent nodes
+// and 20 calls.
 func ProductionLimits() ResourceLimits {
 	return ResourceLimits{
 		Memory: new(int64(2_000_000_000)), Time: new(10 * time.Minute), Tokens: new(int64(200_000)),
@@ -63,12 +63,12 @@ func StrictLimits() ResourceLimits {
 	}
 }
 
-// UnlimitedResources returns limits without any bound.
+// UnlimitedResources returns ResourceLimits without any limit.
 func UnlimitedResources() ResourceLimits {
 	return ResourceLimits{WarningThreshold: usualWarning}
 }
 
-// ResourcePreset returns the limits for a name: development, production, strict or unlimited. Any other name is an error.
+// ResourcePreset returns the limits for the name development, production, strict or unlimited. For any other name, ResourcePreset returns an error.
 func ResourcePreset(name string) (ResourceLimits, error) {
 	switch name {
 	case "development":
@@ -85,35 +85,35 @@ func ResourcePreset(name string) (ResourceLimits, error) {
 
 // ResourceUsage is the current usage of each resource, in the units of ResourceLimits.
 type ResourceUsage struct {
-	Memory          int64         `json:"memory_bytes"`     // used memory in bytes
+	Memory          int64         `json:"memory_bytes"`     // amount of used memory in bytes
 	Time            time.Duration `json:"time_ns"`          // time since the start of the work
-	Tokens          int64         `json:"tokens"`           // input and output tokens so far
+	Tokens          int64         `json:"tokens"`           // number of input and output tokens used so far
 	ConcurrentNodes int64         `json:"concurrent_nodes"` // number of running graph nodes
 	ConcurrentCalls int64         `json:"concurrent_calls"` // number of calls in flight
 	LLMCalls        int64         `json:"llm_calls"`        // number of calls so far
 }
 
-// ResourceStatus is the result of a comparison of a usage with a limit.
+// ResourceStatus is the result of comparing a usage with a limit.
 type ResourceStatus string
 
-// Statuses. A usage equal to the limit is a warning. A greater usage, or a limit of 0, is exceeded.
+// Statuses. If the usage equals the limit, the status is a warning. If the usage is greater or the limit is 0, the limit is exceeded.
 const (
 	ResourceOK       ResourceStatus = "ok"
 	ResourceWarning  ResourceStatus = "warning"
 	ResourceExceeded ResourceStatus = "exceeded"
 )
 
-// ResourceCheck compares the usage of one resource with the limit. Times are in nanoseconds.
+// ResourceCheck compares the usage of one resource with the limit. All times in a ResourceCheck are in nanoseconds.
 type ResourceCheck struct {
 	Resource Resource       `json:"resource"`          // name of the resource
 	Status   ResourceStatus `json:"status"`            // result of the comparison
-	Used     int64          `json:"used"`              // used amount
-	Limit    int64          `json:"limit"`             // value of the limit (0: no limit, or nothing is permitted)
-	Share    float64        `json:"share"`             // Used / Limit (0 if Limit is 0)
+	Used     int64          `json:"used"`              // amount of the resource that was used
+	Limit    int64          `json:"limit"`             // value of the limit (0: no limit, or a limit of 0)
+	Share    float64        `json:"share"`             // Used divided by Limit (0 if Limit is 0)
 	Limited  bool           `json:"limited,omitempty"` // true if the resource has a limit
 }
 
-// Check compares the usage of one resource with the limit. An unknown resource has no limit.
+// Check compares the usage of one resource with its limit. An unknown resource has no limit.
 func (l ResourceLimits) Check(r Resource, u ResourceUsage) ResourceCheck {
 	for _, row := range l.rows(u) {
 		if row.resource == r {
@@ -174,7 +174,7 @@ func (l ResourceLimits) check(row resourceRow) ResourceCheck {
 	return c
 }
 
-// String returns the check in one line.
+// String returns the result of the check in one line.
 func (c ResourceCheck) String() string {
 	used, limit := fmt.Sprint(c.Used), fmt.Sprint(c.Limit)
 	if c.Resource == ResourceTime {
@@ -189,10 +189,10 @@ func (c ResourceCheck) String() string {
 // ResourceChecks contains the checks of several resources.
 type ResourceChecks []ResourceCheck
 
-// AnyExceeded reports whether the usage of any resource exceeds the limit.
+// AnyExceeded reports whether the usage of any resource exceeds its limit.
 func (cs ResourceChecks) AnyExceeded() bool { return cs.any(ResourceExceeded) }
 
-// AnyWarning reports whether any resource has the status ResourceWarning. Exceeded limits do not count.
+// AnyWarning reports whether any resource has the status ResourceWarning, without counting exceeded limits.
 func (cs ResourceChecks) AnyWarning() bool { return cs.any(ResourceWarning) }
 
 func (cs ResourceChecks) any(s ResourceStatus) bool {

@@ -14,7 +14,7 @@ const (
 	MaxPeriod = day
 )
 
-// Window is a limit with a period: at most N requests or tokens in each Period. The zero value limits nothing.
+// Window is a limit with a period: at most N requests or tokens in each Period. The zero Window limits nothing.
 type Window struct {
 	N      int           // maximum number of requests or tokens
 	Period time.Duration // period of the limit, from MinPeriod to MaxPeriod
@@ -50,7 +50,7 @@ func (w Window) check() error {
 	return nil
 }
 
-// String returns a text such as "100/10s". Without a limit, String returns "".
+// String returns a text such as "100/10s". For the zero Window, String returns "".
 func (w Window) String() string {
 	if w == (Window{}) {
 		return ""
@@ -65,10 +65,10 @@ func (w Window) String() string {
 	return fmt.Sprintf("%d/%s", w.N, period)
 }
 
-// MarshalText returns the text of String.
+// MarshalText returns the result of String.
 func (w Window) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 
-// UnmarshalText parses a text like ParseWindow. An empty text limits nothing.
+// UnmarshalText parses a limit like ParseWindow. An empty text sets the zero Window.
 func (w *Window) UnmarshalText(b []byte) (err error) {
 	if *w = (Window{}); len(b) > 0 {
 		*w, err = ParseWindow(string(b))
@@ -76,7 +76,7 @@ func (w *Window) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// Per converts the limit to another period. The result is rounded down, but at least 1. Without a limit, Per returns 0.
+// Per converts the limit to another period. The result is rounded down, but at least 1. For the zero Window, Per returns 0.
 func (w Window) Per(period time.Duration) int {
 	if w.N == 0 {
 		return 0
@@ -84,7 +84,7 @@ func (w Window) Per(period time.Duration) int {
 	return max(1, int(math.Floor(float64(w.N)*period.Seconds()/w.Period.Seconds()+1e-9)))
 }
 
-// WindowOf returns a pointer to the field Requests or Tokens of the dimension. For other dimensions, it returns nil.
+// WindowOf returns a pointer to the field Requests or Tokens of the dimension. For other dimensions, WindowOf returns nil.
 func (l *Limits) WindowOf(d Dimension) *Window {
 	switch d {
 	case Requests:
@@ -95,7 +95,7 @@ func (l *Limits) WindowOf(d Dimension) *Window {
 	return nil
 }
 
-// WindowName returns the name, in flags and files, of the dimension's limit with a period. It returns "" if no such limit exists.
+// WindowName returns the name of the dimension's limit with a period in flags and files, or "" if the dimension has no such limit.
 func (d Dimension) WindowName() string {
 	if new(Limits).WindowOf(d) == nil {
 		return ""
@@ -106,7 +106,7 @@ func (d Dimension) WindowName() string {
 // windowField returns the name of the field of Limits that has the limit with a stated period.
 func windowField(d Dimension) string { return strings.ToUpper(d.WindowName()[:1]) + d.WindowName()[1:] }
 
-// In returns the limit of a dimension with its period. The period is the configured one, or otherwise Dimension.Window.
+// In returns the limit of a dimension with its period. If no period is configured, In uses Dimension.Window.
 func (l *Limits) In(d Dimension) Window {
 	if w := l.WindowOf(d); w != nil && w.N > 0 {
 		return *w
@@ -114,8 +114,8 @@ func (l *Limits) In(d Dimension) Window {
 	return Window{*l.At(d), d.Window()}
 }
 
-// PerMinute returns the limits with all periods converted to a minute. If Burst is 0, the result has the longest period
-// as Burst (at most a minute), because a window permits its entire amount at once.
+// PerMinute returns the limits with all periods converted to a minute. If Burst is 0, the result's Burst is the longest
+// period (at most a minute), because a window permits the entire amount at once.
 func (l Limits) PerMinute() Limits {
 	longest := time.Duration(0)
 	for d, limit := range l.All() {
