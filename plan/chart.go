@@ -13,9 +13,9 @@ import (
 // maxPoints is the largest number of steps of a line.
 const maxPoints = 120
 
-// Draw writes a chart of a forecast as SVG. The panels show the throughput with the tightest limit, the use of that
-// limit, the requests in flight and any 429 responses. Equal forecasts give equal bytes. If the forecast is empty, or
-// if w fails, Draw returns an error.
+// Draw writes an SVG chart of a forecast. The panels show the throughput with the tightest limit, the use of that
+// limit, the requests in flight and any 429 responses. Equal forecasts produce identical charts. If the forecast is
+// empty or writing fails, Draw returns an error.
 func Draw(w io.Writer, name string, f Forecast) error {
 	if len(f.Steps) == 0 || f.Time.Duration <= 0 {
 		return fmt.Errorf("chart: forecast %q is empty", name)

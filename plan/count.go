@@ -121,13 +121,13 @@ func (p *Plan) fit(workers int, b Bound, share float64) bool {
 	return burst <= 0 || burst >= time.Minute || minutes(b.Dimension) > 1 || p.held(workers, b) <= limit*burst.Minutes()
 }
 
-// Offered returns the amount of a limit that unpaced workers would use in one window of the limit. It assumes the most
-// expensive sequence of calls.
+// Offered returns the amount of a limit that workers without pacing would use in one period of the limit. The result
+// assumes the most expensive sequence of calls.
 func (p Plan) Offered(workers int, b Bound) float64 {
 	return p.use(float64(workers)/p.Workload.Latency.Minutes()*minutes(b.Dimension), workers, b)
 }
 
-// Busiest returns the amount of a limit that unpaced workers would use in the worst window. It assumes that all workers send at the same times.
+// Busiest returns the amount of a limit that workers without pacing use in the worst period if all workers send at the same times.
 func (p Plan) Busiest(workers int, b Bound) float64 {
 	return p.use(float64(workers)*p.volleys(b), workers, b)
 }
@@ -175,7 +175,7 @@ func (p *Plan) bucket(b Bound) (level, rate float64) {
 	return max(b.Charged, rate*burst), rate
 }
 
-// Within returns the number of requests with a response within d. For an endless workload, the maximum is 10,000,000,000.
+// Within returns the number of requests that receive a response within d (at most 10,000,000,000 for an endless workload).
 func (p Plan) Within(d time.Duration) int {
 	latency := p.Workload.Latency
 	if d < latency {
@@ -196,7 +196,7 @@ func (p Plan) Within(d time.Duration) int {
 	return whole(most)
 }
 
-// Affordable returns the number of requests for a sum in USD, at most 10,000,000,000. It returns false if a price is unknown.
+// Affordable returns the number of requests that a sum in USD pays for, at most 10,000,000,000. If a price is unknown, Affordable returns false.
 func (p Plan) Affordable(usd float64) (int, bool) {
 	switch {
 	case p.CostPerRequest == nil:

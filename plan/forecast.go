@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-llm/sluice/sim"
 )
 
-// Forecast is the result of Simulate. The JSON form is the output of sluice plan --simulate.
+// Forecast is the result of Simulate. The JSON form of a Forecast appears as forecast in the output of sluice plan --json.
 type Forecast struct {
 	Client     Client  `json:"client"`            // Known limits at the start.
 	Time       Seconds `json:"time_s"`            // Duration, if known. The time ends with the last response or with the simulation.
@@ -35,13 +35,13 @@ type Forecast struct {
 	Timeline `json:"-"`
 }
 
-// Client contains the limits that the client knows at the start: configured limits and initial estimates.
+// Client contains the limits that the client knows at the start, which are configured limits and initial estimates.
 type Client struct {
 	Configured map[string]float64 `json:"configured"`  // Configured limits by name.
 	BeginsWith map[string]float64 `json:"begins_with"` // Initial limits by name.
 }
 
-// Tally contains numbers of requests and attempts.
+// Tally contains the numbers of requests and attempts in a simulated run.
 type Tally struct {
 	Completed int    `json:"completed"`             // Successful requests.
 	Failed    int    `json:"failed"`                // Failed requests.
@@ -49,19 +49,19 @@ type Tally struct {
 	Throttled int    `json:"throttled"`             // Rate-limited requests.
 	Refused   Counts `json:"throttled_by,omitzero"` // Rate-limited requests by limit. AnyDimension counts storms and overloads.
 
-	Input, Output int64 `json:"-"` // tokens of the successful requests
+	Input, Output int64 `json:"-"` // input and output tokens of the successful requests
 }
 
-// Timeline contains the course of a run in steps of equal duration.
+// Timeline describes a simulated run over time in steps of equal duration.
 type Timeline struct {
 	Width time.Duration // duration of each step
 	Steps []Step        // at most MaxSteps steps, in order
 }
 
-// Counts contains one number per dimension. AnyDimension means that the dimension is unknown.
+// Counts contains one number per dimension. The number at AnyDimension is for an unknown dimension.
 type Counts [limits.NumDimensions]int
 
-// ByName returns the numbers above zero by the name of the dimension. The name of AnyDimension is "unstated".
+// ByName returns the numbers above zero by dimension name. The name for AnyDimension is "unstated".
 func (c Counts) ByName() map[string]int {
 	by := make(map[string]int)
 	for d, n := range c {
@@ -75,8 +75,8 @@ func (c Counts) ByName() map[string]int {
 // MarshalJSON returns the result of ByName as JSON.
 func (c Counts) MarshalJSON() ([]byte, error) { return json.Marshal(c.ByName()) }
 
-// LimitMap returns the known limits and the burst in seconds, by their names in JSON. Limits with another period are
-// converted to a minute.
+// LimitMap returns the known limits, and the burst in seconds, by JSON name. Limits with a configured period are
+// converted to limits per minute.
 func LimitMap(l sluice.Limits) map[string]float64 {
 	m := make(map[string]float64)
 	l = l.PerMinute()
@@ -91,7 +91,7 @@ func LimitMap(l sluice.Limits) map[string]float64 {
 	return m
 }
 
-// Within returns the number of successful requests within d. The precision is the width of the Steps.
+// Within returns the number of requests that succeed within d. The result is precise to the width of a Step.
 func (f *Forecast) Within(d time.Duration) int {
 	if d >= f.Time.Duration {
 		return f.Completed
@@ -106,7 +106,7 @@ func (f *Forecast) Within(d time.Duration) int {
 	return n
 }
 
-// QuotaUse contains the use of one limit of the provider.
+// QuotaUse contains the usage of one rate limit of the provider.
 type QuotaUse struct {
 	Dimension limits.Dimension `json:"dimension"`      // Name of the limit, such as `rpm`.
 	Limit     int              `json:"limit"`          // Value of the limit. The value applies per minute or day.
@@ -115,17 +115,17 @@ type QuotaUse struct {
 	Busiest   float64          `json:"busiest_minute"` // Largest amount in one minute. Minutes count from the start.
 }
 
-// Step contains the events of one part of the simulated time.
+// Step contains the numbers of events in one interval of the simulated time.
 type Step struct {
-	Sent, Completed, Failed, Throttled int           // sent attempts, successful calls, failed calls, and rate-limited attempts
-	Spent                              limits.Vector // used amounts of the provider's limits
-	InFlight, Waiting                  int           // maximum numbers of calls in flight and of waiting calls
+	Sent, Completed, Failed, Throttled int           // numbers of sent attempts, successful calls, failed calls and rate-limited attempts
+	Spent                              limits.Vector // amounts used of each limit of the provider
+	InFlight, Waiting                  int           // maximum number of calls in flight, and of waiting calls
 }
 
 // MaxSteps is the maximum number of steps in a Forecast.
 const MaxSteps = 512
 
-// Spread contains the distribution of a time over requests. Percentiles are exact within 2 %.
+// Spread contains the distribution of a duration over all requests. Percentiles are accurate to within 2 %.
 type Spread struct {
 	Mean Millis `json:"mean"` // Mean.
 	P50  Millis `json:"p50"`  // Median, within 2 %.

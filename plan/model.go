@@ -6,11 +6,11 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// CapModel is a common rule of thumb for concurrency: the provider's concurrency limit minus a margin. Without such a
-// limit, the rule uses Little's law with the requests per minute. The rule ignores tokens and, with a concurrency
-// limit, also requests per minute. Its result can therefore exceed limits. For example, a limit of 5 calls of 2 s gives
-// 4 calls at once, or 120 requests per minute, even if the limit is 50 requests per minute. Plan.Workers, in contrast,
-// stays within all limits.
+// CapModel is a common rule of thumb that sets concurrency to the provider's concurrency limit minus a margin. Without
+// a concurrency limit, the rule applies Little's law to the limit of requests per minute. The rule ignores token limits
+// and, with a concurrency limit, also the limit of requests per minute. The resulting concurrency can therefore exceed
+// limits. For example, a limit of 5 concurrent calls gives a concurrency of 4. At 2 s per call, 4 calls make 120 requests
+// per minute, even if the limit is 50. In contrast, Plan.Workers stays within all limits.
 type CapModel struct {
 	ParallelCalls int     `json:"cap_model_calls"`                // Concurrency by the rule of thumb. The formula is max(1, trunc(cap × margin)), or max(1, trunc(RPM/60 × latency × margin)) without a cap.
 	ParallelNodes int     `json:"cap_model_nodes"`                // Concurrency per process by the rule of thumb. The formula is max(1, trunc(ParallelCalls / graphs)).
@@ -54,8 +54,8 @@ func (p *Plan) capModel() *CapModel {
 	return m
 }
 
-// ResourceLimits returns the limits of the model: concurrent nodes and tokens for each graph, and concurrent calls. The
-// model does not limit the total number of calls.
+// ResourceLimits returns the model's limits for the concurrent nodes and tokens of each graph, and for concurrent
+// calls. The total number of calls is not limited.
 func (m CapModel) ResourceLimits() limits.ResourceLimits {
 	l := limits.ResourceLimits{
 		ConcurrentNodes: new(int64(m.ParallelNodes)), ConcurrentCalls: new(int64(m.ParallelCalls)),

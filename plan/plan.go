@@ -1,10 +1,10 @@
 // Package plan computes concurrency, workers, throughput, time and cost from the limits of a provider and a workload.
 //
-// Compute calculates a Plan from known limits. Limits in headers, and limits that a search measured, take precedence
-// over published tables. A Plan has two values for concurrency: Slots for paced clients, such as a sluice.Scheduler,
-// and Workers for clients that only limit their requests in flight.
+// Compute calculates a Plan from known limits. Limits in response headers and measured limits take precedence over
+// published limits. In a Plan, Slots is the concurrency for paced clients, such as a sluice.Scheduler. Workers is the
+// concurrency for clients that limit only their requests in flight.
 //
-// Simulate runs a workload with the admission logic of the Scheduler against a simulated provider in virtual time.
+// Simulate runs a workload in virtual time with the Scheduler's admission logic and a simulated provider.
 package plan
 
 import (
@@ -22,23 +22,23 @@ import (
 // usualSafety is the share of the limits that unpaced workers may use.
 const usualSafety = 0.8
 
-// ErrNoLimits is wrapped in the error of Compute if no known limit bounds the workload.
+// ErrNoLimits is wrapped in the error of Compute if no known limit applies to the workload.
 var ErrNoLimits = errors.New("no known limit applies to this workload")
 
 // ErrTooLong is wrapped in the error of Compute if the requests would take more than 100 years.
 var ErrTooLong = errors.New("would take longer than a century")
 
-// Options configures a Plan. In the zero value, the provider counts declared tokens, and prices are unknown.
+// Options configures a Plan. With zero Options, the provider counts declared tokens, and prices are unknown.
 type Options struct {
-	// Safety is the share of the limits that unpaced workers may use, from 0 to 1 (nil: 0.8). With 0, the plan has one
-	// worker. Paced clients need no margin.
+	// Safety is the share of the limits that workers without pacing may use, from 0 to 1 (nil: 0.8). If Safety is 0, the
+	// plan has one worker. Paced clients need no safety margin.
 	Safety *float64
 
 	Processes int // number of processes that share the limits, such as graphs of an agent (default 1)
 
-	Charge limits.Charge // way in which the provider counts tokens
+	Charge limits.Charge // provider's method of counting tokens
 
-	// PriceIn and PriceOut are prices in USD per million tokens. Nil means unknown.
+	// PriceIn and PriceOut are prices in USD per million input and output tokens (nil: unknown).
 	PriceIn, PriceOut *float64
 
 	Deadline time.Duration // time limit for Plan.WithinDeadline (0: none)
@@ -51,11 +51,11 @@ type Seconds struct{ time.Duration }
 // MarshalJSON returns the number of seconds.
 func (s Seconds) MarshalJSON() ([]byte, error) { return json.Marshal(s.Seconds()) }
 
-// Plan is the result of Compute. Rates per minute are means over a long run. The JSON form is the output of sluice
-// plan, with the fields of all groups at one level.
+// Plan is the result of Compute. All rates per minute are long-term means. The JSON form of a Plan is the output of
+// sluice plan --json, with the fields of all groups at one level.
 type Plan struct {
 	Limits   sluice.Limits `json:"-"` // known limits, per minute or day
-	Workload Workload      `json:"-"` // workload with the assumed values
+	Workload Workload      `json:"-"` // workload, including assumed values
 
 	Load    `json:"workload"` // Requests of the plan.
 	Assumed []Assumption      `json:"assumed,omitempty"` // Assumed values.
@@ -73,7 +73,7 @@ type Plan struct {
 	orders [limits.NumDimensions]*order // nil: calls are all charged the same
 }
 
-// Load describes the workload of a Plan by the mean request.
+// Load describes the workload of a Plan with the mean values of a request.
 type Load struct {
 	Requests     int     `json:"requests,omitempty"`                  // Requests; missing if endless. The value 0 means an endless workload.
 	LatencyMS    float64 `json:"latency_ms"`                          // Mean latency.
@@ -82,7 +82,7 @@ type Load struct {
 	OtherModels  int     `json:"requests_for_other_models,omitempty"` // Requests for other models. The file contains these requests, but the plan ignores them.
 }
 
-// Clients contains the concurrency and the number of workers that fit the limits.
+// Clients contains the concurrency and the number of workers that stay within the limits.
 type Clients struct {
 	Safety    float64 `json:"safety"`    // Share of limits that workers use.
 	Processes int     `json:"processes"` // Processes that share the slots.
@@ -90,14 +90,14 @@ type Clients struct {
 	// Slots is the number of requests in flight that a paced client needs for full throughput, at most the provider's limit.
 	Slots int `json:"slots"` // Concurrency that a paced client needs.
 
-	// Workers is the maximum number of unpaced workers within all limits, at least 1. An unpaced worker sends the next
-	// request after each response. Safety is the margin for requests that finish faster than the mean. If WorkersSafe
-	// is false, one worker already exceeds the limits in Exceeded. If the calls differ, the most expensive sequence in
-	// Workload.Calls decides.
+	// Workers is the maximum number of workers without pacing that stay within all limits, at least 1. A worker without
+	// pacing sends the next request after each response. Safety is the margin for requests that finish faster than the
+	// mean. If WorkersSafe is false, one worker already exceeds the limits in Exceeded. If the calls differ, the most
+	// expensive sequence in Workload.Calls determines Workers.
 	//
-	// Workers are within a limit if no minute exceeds the limit. A provider's bucket holds Limits.Burst, or a minute's
-	// refill if Burst is unknown. All workers start at once. If a bucket holds less than WorkersBurst, the provider
-	// sometimes rejects requests.
+	// Workers stay within a limit if the usage exceeds the limit in no minute. The plan assumes that token buckets hold
+	// Limits.Burst (default: a minute's refill) and that all workers start at the same time. If a bucket holds less than
+	// WorkersBurst, the provider sometimes rejects requests.
 	Workers      int                `json:"workers"`                  // Unpaced workers within all limits.
 	WorkersSafe  bool               `json:"workers_safe"`             // True if these workers exceed no limit.
 	Exceeded     []limits.Dimension `json:"workers_exceed,omitempty"` // Limits that one worker exceeds.
@@ -106,13 +106,13 @@ type Clients struct {
 	NodesPerProcess int `json:"nodes_per_process"` // Concurrency of each process, at least 1.
 }
 
-// Pace contains the throughput of a paced client, and the time and the cost of the requests.
+// Pace contains the throughput of a paced client, and the duration and the cost of all requests.
 type Pace struct {
 	Throughput float64 `json:"throughput_rpm"` // Requests per minute in the long run.
 	Binding    Binding `json:"binding"`        // Limit that decides the throughput.
 	Bounds     []Bound `json:"bounds"`         // Throughput by limit. The list starts with the tightest limit and is never empty.
 
-	// Time is from the first request to the last response (0: endless workload). At the start, buckets hold
+	// Time is the time from the first request to the last response (0: endless workload). At the start, token buckets hold
 	// Limits.Burst, or one second's refill. An allowance per day starts full and refills continuously.
 	Time Seconds `json:"time_s,omitzero"` // Duration, if known.
 
@@ -121,7 +121,7 @@ type Pace struct {
 	CostPerRequest *float64 `json:"cost_per_request_usd,omitempty"` // Mean cost of a request.
 }
 
-// Charging contains the amounts that requests count against limits, in tokens per request.
+// Charging contains the numbers of tokens per request that count against limits.
 type Charging struct {
 	Charge         limits.Charge `json:"charge"`                           // `declared` or `actual` tokens count.
 	ChargedTokens  float64       `json:"charged_tokens_per_request"`       // Tokens counted after the response. With limits.ChargeDeclared, the number is max(input, max_tokens).
@@ -129,7 +129,7 @@ type Charging struct {
 	TooLarge       int           `json:"requests_above_a_limit,omitempty"` // Requests that exceed an entire limit.
 }
 
-// Bound is one limit, and the number of requests per minute that the limit allows.
+// Bound is one limit with the number of requests per minute that the limit allows.
 type Bound struct {
 	Dimension limits.Dimension `json:"dimension"`           // Name of the limit, such as `rpm`.
 	Limit     int              `json:"limit"`               // Value of the limit. The value applies per minute or day, depending on Dimension.
@@ -144,16 +144,16 @@ type Binding struct {
 	Factor    float64          `json:"next_factor,omitempty"` // Throughput at the next limit, relative to this limit.
 }
 
-// ResourceLimits returns the concurrency of the plan as limits: nodes of each graph, and calls of all graphs together.
-// It sets no limits for total calls and tokens, because the totals of a plan are estimates.
+// ResourceLimits returns limits for the concurrent nodes of each graph and for the concurrent calls of all graphs
+// together. Total calls and tokens are not limited, because the totals of a plan are estimates.
 func (p Plan) ResourceLimits() limits.ResourceLimits {
 	return limits.ResourceLimits{
 		ConcurrentNodes: new(int64(p.NodesPerProcess)), ConcurrentCalls: new(int64(p.Slots)),
 	}
 }
 
-// Compute calculates a Plan. If a value is invalid, or if no limit bounds the workload (ErrNoLimits), it returns a
-// *FieldError.
+// Compute calculates a Plan. If a value is invalid, or if no limit applies to the workload (ErrNoLimits), Compute
+// returns a *FieldError.
 func Compute(bounds sluice.Limits, w Workload, o Options) (Plan, error) {
 	if err := cmp.Or(checkLimits(bounds), w.check(), o.check()); err != nil {
 		return Plan{}, err

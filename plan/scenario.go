@@ -13,63 +13,63 @@ import (
 	"github.com/sluice-llm/sluice/sim"
 )
 
-// Scenario describes a simulated run: a provider, the limits that the client knows, and the calls. Provider and Calls
-// are required. All other fields have defaults.
+// Scenario describes a simulated run with a provider, the limits that the client knows, and the calls. The fields
+// Provider and Calls are required. All other fields have defaults.
 type Scenario struct {
-	// Provider contains the limits, the counting and the latency of the provider, for example from SimulatorConfig. Its
-	// Seed determines all random values, so the same Scenario produces the same Forecast.
+	// Provider contains the limits, the token counting and the latency of the provider, for example from
+	// SimulatorConfig. Provider.Seed determines all random values, so the same Scenario produces the same Forecast.
 	Provider sim.Config
 
 	// Dialect is the format of the provider's rejections and headers.
 	Dialect provider.Dialect
 
-	// Told contains the configured limits. Start contains initial estimates, for example from an earlier run. The
-	// client learns all other limits from headers and rejections, as in a real run.
+	// Told contains the configured limits. Start contains initial estimates of limits, for example from an earlier run.
+	// The client learns all other limits from headers and rejections, as in a real run.
 	Told, Start sluice.Limits
 
-	// Calls contains the calls, which are sent once and in order. If Output is 0, the response has the Provider's
-	// default length. NoOutput means no output tokens, for example for embeddings.
+	// Calls contains the calls, which are sent once and in order. If Call.Output is 0, the response has the Provider's
+	// default length. For calls without output tokens, such as embeddings, Call.Output is NoOutput.
 	Calls []Call
 
-	// Requests is the number of calls if they are drawn at random from Calls (0: Calls in order; negative: endless until Horizon).
+	// Requests is the number of random calls drawn from Calls (0: all Calls in order, negative: random calls until Horizon).
 	Requests int
 
-	// Stream specifies that responses are streamed, so that headers arrive before bodies.
+	// Stream specifies that the provider streams responses, so that headers arrive before bodies.
 	Stream bool
 
-	// RoundTrip is the network time of each request and response.
+	// RoundTrip is the total network time of a request and the response.
 	RoundTrip time.Duration
 
-	// Workers is the maximum number of workers, each with one call (default 16,384). A new worker starts while fewer
-	// than Spare calls wait (default 16). A negative Spare disables this condition.
+	// Workers is the maximum number of workers, which process one call at a time (default 16,384). A new worker starts
+	// only while fewer than Spare calls wait (default 16). A negative Spare disables this condition.
 	Workers, Spare int
 
-	// Unpaced is the number of workers without a Scheduler (0: none). Each worker sends the next call after a response.
-	// After a 429, a worker waits for the stated time, or half a second, and retries.
+	// Unpaced is the number of workers without a Scheduler (0: none). A worker without a Scheduler sends the next call
+	// after each response. After a 429 response, this worker retries after the stated time (default half a second).
 	Unpaced int
 
 	Patience
 
-	// Horizon is the maximum simulated time, up to 100 years (default one year). Endless Requests need an explicit Horizon.
+	// Horizon is the maximum simulated time, up to 100 years (default one year). If Requests is negative, Horizon is required.
 	Horizon time.Duration
 
-	// MaxTries is the maximum number of attempts of all calls, which bounds the computing time (default 100 million).
+	// MaxTries is the maximum total number of attempts, which limits the computing time (default 100 million).
 	MaxTries int
 
-	// Progress is called repeatedly with the number of finished calls and the simulated time. Nil has no effect.
+	// Progress is called repeatedly with the number of finished calls and the simulated time (nil: not called).
 	Progress func(ended int, at time.Duration)
 }
 
-// Patience limits the attempts of one call. The defaults equal the defaults of a run: 6 attempts, 10 minutes per attempt, and 20
-// rate-limited attempts in at least 10 minutes. With a negative MaxThrottles, the first rate-limited attempt ends the call.
+// Patience limits the attempts of one call. The defaults are 6 attempts, 10 minutes per attempt, and 20 rate-limited attempts in
+// at least 10 minutes. With a negative MaxThrottles, the first rate-limited attempt ends the call.
 type Patience struct {
-	Attempts, MaxThrottles int           // maximum numbers of attempts, and of rate-limited attempts
+	Attempts, MaxThrottles int           // maximum number of attempts, and of rate-limited attempts
 	Timeout                time.Duration // maximum duration of an attempt, up to 100 years
 }
 
-// Scenario returns the simulated run of the plan. Latencies vary by a lognormal factor with mean 1 and the sigma
-// jitter. The provider has the plan's limits. Its buckets hold Limits.Burst (default: one second's refill, but at least
-// four of the largest calls). The client knows no limits: set Told or Start. For an endless plan, set Horizon.
+// Scenario returns the simulated run of the plan. Latencies vary by a lognormal factor with mean 1 and sigma jitter. The simulated provider
+// has the plan's limits. The provider's token buckets hold Limits.Burst (default: one second's refill, but at least four of the largest
+// calls). The client knows no limits unless you set Scenario.Told or Scenario.Start. For an endless plan, set Scenario.Horizon.
 func (p Plan) Scenario(jitter float64) Scenario {
 	w := &p.Workload
 	median := time.Duration(float64(w.Latency) * math.Exp(-jitter*jitter/2))
@@ -115,8 +115,8 @@ func stated(c Call) Call {
 }
 
 // SimulatorConfig returns the configuration of a simulated provider with the given limits and latency. Token buckets
-// start full and hold l.Burst of refill. If l.Burst is 0, they hold a minute's refill, so the first minute may pass
-// twice the limit. The provider does not enforce tokens per day, but a client with this limit does.
+// start full and hold l.Burst of refill. If l.Burst is 0, token buckets hold a minute's refill, so the first minute
+// allows twice the limit. Only the client enforces the limit of tokens per day (l.TPD).
 func SimulatorConfig(l sluice.Limits, charge limits.Charge, latency time.Duration) sim.Config {
 	if latency == 0 {
 		latency = -1 // to the imitation, zero is a default

@@ -13,10 +13,10 @@ import (
 	"github.com/sluice-llm/sluice/sim"
 )
 
-// Simulate predicts a run in virtual time. It uses the admission logic of the Scheduler with a simulated provider.
+// Simulate predicts a run in virtual time with the Scheduler's admission logic and a simulated provider.
 //
-// If the scenario is invalid, Simulate returns a *FieldError. If the context ends, it returns the context's error and
-// the forecast up to that time. An endless scenario stops at a bound, and Forecast.Stopped names the bound.
+// If the scenario is invalid, Simulate returns a *FieldError. If the context ends, Simulate returns the context's error
+// and the forecast up to then. For an endless scenario, Forecast.Stopped names the bound that stopped the simulation.
 func Simulate(ctx context.Context, s Scenario) (Forecast, error) {
 	patience := time.Duration(0)
 	if s.MaxThrottles == 0 {

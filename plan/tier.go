@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// ForTier computes a Plan with the limits of a tier. The provider determines the way of counting tokens, and o.Charge
-// has no effect. If w and o do not state latency, tokens or prices, the published values of the tier apply.
+// ForTier computes a Plan with the limits of a tier. The provider determines the method of counting tokens, so
+// o.Charge has no effect. If w and o do not contain the latency, tokens or prices, the tier's published values apply.
 func ForTier(t provider.Tier, by provider.Provider, w Workload, o Options) (Plan, error) {
 	o.Charge = by.Charge
 	if o.PriceIn == nil {
@@ -36,7 +36,7 @@ func ForTier(t provider.Tier, by provider.Provider, w Workload, o Options) (Plan
 	return p, err
 }
 
-// BatchAPI describes a Plan's requests when sent through the Batch API of the provider.
+// BatchAPI describes a Plan's requests when sent through the provider's Batch API.
 type BatchAPI struct {
 	Price          float64  `json:"price"`                          // Price, relative to live. The price of live requests is 1.
 	Cost           *float64 `json:"cost_usd,omitempty"`             // Cost, if known.
@@ -48,7 +48,7 @@ type BatchAPI struct {
 }
 
 const (
-	// BatchWrapping is the approximate number of bytes around a request body in a batch: ID, method and path.
+	// BatchWrapping is the approximate number of bytes for ID, method and path around each request body in a batch.
 	BatchWrapping = 110
 
 	bytesPerToken = 4 // the estimate by which providers count tokens, too

@@ -29,29 +29,29 @@ const (
 	maxProcesses = 1_000_000_000
 )
 
-// Workload describes the requests of a Plan. The zero value is an endless workload with assumed values.
+// Workload describes the requests of a Plan. The zero Workload is endless and has assumed values.
 type Workload struct {
-	Requests int           // number of requests (0: the number of Calls, or endless without Calls)
-	Latency  time.Duration // mean time from sending a request to the end of the response (0: unknown; the plan assumes 2 s)
+	Requests int           // number of requests (0: the length of Calls, or endless if Calls is empty)
+	Latency  time.Duration // mean time from sending a request to the end of the response (0: unknown, assumed as 2 s)
 
-	// InputTokens and OutputTokens are means over the calls. If a mean is 0, the plan assumes 1,500 input tokens, and
-	// max_tokens or 500 output tokens. Plan.Assumed contains the assumptions.
+	// InputTokens and OutputTokens are mean values per call. By default, the plan assumes 1,500 input tokens, and
+	// max_tokens or 500 output tokens. Plan.Assumed contains these assumptions.
 	InputTokens  int  // mean input tokens (0: unknown)
 	OutputTokens int  // mean output tokens (0: unknown)
-	NoOutput     bool // true if the requests produce no output tokens, such as embeddings
-	MaxTokens    int  // max_tokens that a request declares (0: not declared)
+	NoOutput     bool // true if the requests produce no output tokens, as for embeddings
+	MaxTokens    int  // value of max_tokens in each request (0: not declared)
 
-	// Calls contains the calls, or a sample of the calls if Requests is another number. Calls without a value use the
-	// means of the Workload.
+	// Calls contains all calls, or a sample of the calls if Requests is another number. For unknown values of a call,
+	// the plan uses the Workload's means.
 	Calls []Call
 }
 
 // Call describes one call of a workload.
 type Call struct {
 	Input     int // input tokens (0: unknown)
-	MaxTokens int // max_tokens that the request declares (0: not declared)
-	Output    int // output tokens of all choices (0: unknown; NoOutput: none)
-	Answers   int // requested number of choices, such as n (0: one); MaxTokens covers all choices
+	MaxTokens int // value of max_tokens in the request (0: not declared)
+	Output    int // output tokens of all choices (0: unknown, NoOutput: none)
+	Answers   int // requested number of choices, such as n (0: one), which share MaxTokens
 }
 
 // NoOutput is the value of Call.Output for a call without output tokens.
@@ -121,7 +121,7 @@ func (c Call) check() error {
 	return nil
 }
 
-// Assumption is a value that a plan assumes because the caller did not state it.
+// Assumption is a value that a plan assumes because the caller did not specify the value.
 type Assumption struct {
 	What  string `json:"what"`  // Name of the value, such as `latency`.
 	Value string `json:"value"` // Value with its unit.

@@ -32,25 +32,25 @@ func (e *CheckpointSizeError) Error() string {
 // Checkpoint is the stored state of a member.
 type Checkpoint struct {
 	Data    []byte    // content of the checkpoint, as saved
-	SavedAt time.Time // time of the save, by the clock of the host that saved the checkpoint
+	SavedAt time.Time // time at which the checkpoint was saved, by the clock of the saving host
 
-	// Damage is the reason why the newest checkpoint is unusable and Data is the previous one. Nil means that Data is the newest.
+	// Damage is the reason why Data is the previous checkpoint and not the newest (nil: Data is the newest checkpoint).
 	Damage error
 }
 
-// Store keeps the last checkpoint of each member. Implementations must be safe for concurrent use. They must not keep a
-// slice that they receive or return.
+// Store keeps the last checkpoint of each member. Implementations of Store must be safe for concurrent use, and must
+// not keep a slice that they receive or return.
 type Store interface {
 	// Save replaces the checkpoint of the member.
 	Save(member string, data []byte) error
-	// Load returns the checkpoint of the member. It fails with ErrNoCheckpoint if no checkpoint exists.
+	// Load returns the checkpoint of the member. If no checkpoint exists, Load fails with ErrNoCheckpoint.
 	Load(member string) (Checkpoint, error)
 	// Delete removes the checkpoint of the member. A missing checkpoint is not an error.
 	Delete(member string) error
 }
 
 // SaveCheckpoint encodes v as JSON and saves it as the checkpoint of the member. A later member with the same ID can
-// load it. If the Store outlives the process, another process can load it too.
+// load the checkpoint. If the Store outlives the process, another process can load the checkpoint too.
 func (m *Member) SaveCheckpoint(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -64,7 +64,7 @@ func (m *Member) SaveCheckpoint(v any) error {
 }
 
 // LoadCheckpoint decodes the checkpoint of the member into v. If no checkpoint exists, the error wraps ErrNoCheckpoint.
-// If the newest checkpoint is damaged, LoadCheckpoint loads the previous one and sets Checkpoint.Damage.
+// If the newest checkpoint is damaged, LoadCheckpoint loads the previous checkpoint and sets Checkpoint.Damage.
 func (m *Member) LoadCheckpoint(v any) (Checkpoint, error) {
 	c, err := m.pool.cfg.Store.Load(m.id)
 	if errors.Is(err, ErrNoCheckpoint) {

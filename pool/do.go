@@ -8,10 +8,10 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-// Do works like Scheduler.Do for the member: fn makes one attempt with its own permit, and the member has no permit
-// between attempts. Do releases the permit. If fn returns an Outcome with Open set, the reader of the response releases
-// it. The context of fn ends with ctx or with a time limit, but not before the permit is released. Do returns the
-// errors of Acquire and Scheduler.Do.
+// Do makes a call for the member like Scheduler.Do. Each attempt of fn has its own permit, and the member has no permit
+// between attempts. Do releases the permit after each attempt. If Outcome.Open is true, the reader of the response body
+// releases the permit. The context passed to fn ends when ctx ends or a time limit is reached, and otherwise not before
+// the permit is released. Do returns the same errors as Member.Acquire and Scheduler.Do.
 func (m *Member) Do(ctx context.Context, c sluice.Call, fn func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error) {
 	if err := m.ask(&c); err != nil {
 		return sluice.Tally{}, err

@@ -19,12 +19,12 @@ import (
 	"github.com/sluice-llm/sluice/internal/planted"
 )
 
-// FileStore stores the checkpoint of each member in a file. The previous checkpoint stays in a second file with the suffix
-// .bak. Each save replaces the file atomically, and a checksum detects damage. Several processes may use one directory. If
-// two processes save the same member, the later save wins. A deletion during a save may leave the previous checkpoint.
+// FileStore stores the checkpoint of each member in a file. The previous checkpoint of a member stays in a second file with the suffix .bak.
+// Each save replaces the file atomically, and a checksum detects damage. Several processes may share one directory. If two processes save
+// checkpoints of the same member, the later checkpoint is kept. A deletion during a save may leave the previous checkpoint.
 //
-// A file contains a header, which is one line of JSON, and then the data. The checksum covers the data and the other header
-// fields:
+// A checkpoint file contains a header (one line of JSON), followed by the data. The checksum covers the data and the other
+// header fields:
 //
 //	{"sluice_checkpoint":1,"member":"reviewer-1","saved_at":"…","size":120,"sha256":"…"}
 type FileStore struct {
@@ -116,7 +116,7 @@ func (s *FileStore) lock(path string) *sync.Mutex {
 	return &s.locks[int(sum[0])%len(s.locks)]
 }
 
-// Save writes the new file to the disk, replaces the old file, and keeps the old one as .bak.
+// Save writes the new file to disk, replaces the old file, and keeps the old file with the suffix .bak.
 func (s *FileStore) Save(member string, data []byte) error {
 	if err := checkCheckpoint(member, data); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (s *FileStore) Save(member string, data []byte) error {
 	return nil
 }
 
-// Load reads the file of the member. If the file is damaged or missing, Load reads the backup.
+// Load reads the checkpoint file of the member. If the file is damaged or missing, Load reads the backup file.
 func (s *FileStore) Load(member string) (Checkpoint, error) {
 	path := s.path(member)
 	if c, err := read(path, member); err == nil {
@@ -175,7 +175,7 @@ func (s *FileStore) Load(member string) (Checkpoint, error) {
 	return Checkpoint{}, fmt.Errorf("checkpoint of member %q: %w", member, err)
 }
 
-// Delete removes the file of the member and its backup.
+// Delete removes the member's checkpoint file and the backup file.
 func (s *FileStore) Delete(member string) error {
 	path := s.path(member)
 	mu := s.lock(path)

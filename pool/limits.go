@@ -9,16 +9,16 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// ErrLimitExceeded is the target for errors.Is that matches a *LimitError.
+// ErrLimitExceeded matches every *LimitError in errors.Is.
 var ErrLimitExceeded = errors.New("limit is exceeded")
 
 // LimitError is returned for a call that would exceed a limit of the member or of the pool.
 type LimitError struct {
-	Member string               // ID of the member ("": the limit of the pool)
-	Check  limits.ResourceCheck // usage and limit; the usage includes calls with a permit that are not sent yet
+	Member string               // ID of the member ("": the limit belongs to the pool)
+	Check  limits.ResourceCheck // usage and limit (the usage includes unsent calls with a permit)
 }
 
-// Error returns a message with the member or the pool, and the usage of the limit.
+// Error returns a message with the member or the pool, and with the usage and the limit.
 func (e *LimitError) Error() string {
 	if e.Member == "" {
 		return fmt.Sprintf("the pool may make no more calls: %s", e.Check)

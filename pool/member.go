@@ -13,21 +13,21 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// MemberConfig describes a member. The zero value is a member of normal priority without limits.
+// MemberConfig describes a member. The zero MemberConfig describes a member of normal priority without limits.
 type MemberConfig struct {
 	Kind     string          // role of the member for display, such as "reviewer"
 	Tenant   string          // tenant of the member's calls (default: the ID of the member)
-	Priority limits.Priority // priority in the queue of Run, and of calls with the priority Normal
+	Priority limits.Priority // priority of the member in the queue of Run, and of the member's calls with priority Normal
 
-	// Limits contains the limits of the member: Tokens, LLMCalls, and Time since the registration. Other fields have no
-	// effect.
+	// Limits contains the member's limits for Tokens, LLMCalls, and Time since the registration. Other fields of Limits
+	// have no effect.
 	Limits limits.ResourceLimits
 }
 
 // Phase is the current activity of a member.
 type Phase string
 
-// Phases. A member with several calls is Executing if a call has a slot. Otherwise, it is WaitingForSlot if a call waits.
+// Phases. A member with several calls is Executing if a call has a slot. Otherwise, the member is WaitingForSlot if a call waits.
 const (
 	Initializing     Phase = "initializing"      // the member has not requested a slot
 	WaitingForSlot   Phase = "waiting_for_slot"  // the member waits for a slot or for a retry
@@ -47,13 +47,13 @@ type State struct {
 	Registered time.Time       // time of the registration
 	Calls      int64           // number of requests sent, including retries
 	Tokens     int64           // number of tokens used, as stated in responses
-	TotalWait  time.Duration   // total wait for slots and retries, including cancelled waits
+	TotalWait  time.Duration   // total waiting time for slots and retries, including cancelled waits
 	LastCall   time.Time       // time at which the last request was sent
-	Err        error           // error of the last failed call, or of Fail
+	Err        error           // error of the last failed call, or the error passed to Fail
 }
 
-// Member is one agent, which receives a slot for each call and returns it. It is safe for concurrent use, also by
-// several calls at once. Most programs use Do.
+// Member is one agent, which receives a slot for each call and frees the slot after the call. A Member is safe for
+// concurrent use, also for several calls at the same time. Most programs use Member.Do.
 type Member struct {
 	pool  *Pool
 	id    string
@@ -77,11 +77,11 @@ type Member struct {
 	closed   bool
 }
 
-// ID returns the ID from the registration of the member.
+// ID returns the ID with which the member was registered.
 func (m *Member) ID() string { return m.id }
 
-// Acquire waits for a slot and returns the permit for one call. Release the permit with Release. Acquire fails with a
-// *sluice.SlotTimeoutError, a *LimitError, ErrClosed, or an error of Scheduler.Acquire.
+// Acquire waits for a slot and returns the permit for one call. Release the permit with Member.Release. Acquire fails
+// with a *sluice.SlotTimeoutError, a *LimitError, ErrClosed, or an error of Scheduler.Acquire.
 func (m *Member) Acquire(ctx context.Context, c sluice.Call) (*sluice.Permit, error) {
 	if err := m.ask(&c); err != nil {
 		return nil, err
@@ -270,7 +270,7 @@ func (m *Member) releasedLocked(p *sluice.Permit, left bool, used sluice.Usage) 
 	n.tokens += tokens
 }
 
-// State returns the current state of the member. It also works after Close.
+// State returns the current state of the member. State also works after Close.
 func (m *Member) State() State {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
@@ -302,7 +302,7 @@ func (m *Member) phaseLocked() Phase {
 
 // Close closes the member with the phase Completed and frees its ID. Waiting calls of the member fail with ErrClosed.
 // If the member still has permits, Close returns an error, and each permit stays valid until its call ends. Close may
-// be called twice.
+// be called repeatedly.
 func (m *Member) Close() error { return m.end(nil) }
 
 // Fail closes the member like Close, with the phase Failed and the given error.

@@ -1,8 +1,8 @@
-// Package pool shares the slots of a sluice.Scheduler among many agents. A Pool registers Members. A Member receives a slot
-// for one call and returns it. The Pool queues members above its maximum of active members, and stores their checkpoints.
+// Package pool shares the slots of a sluice.Scheduler among many agents. A Pool registers Members. A Member receives a slot for each call and
+// frees the slot after the call. The Pool queues members above the maximum number of active members, and stores the checkpoints of members.
 //
 // Most programs call Pool.Run, which registers a member, runs a function and closes the member. In the function, call
-// Member.Do as you would call sluice.Scheduler.Do. An HTTP client makes calls as a member through provider.Transport.
+// Member.Do as you would call sluice.Scheduler.Do. With provider.Transport, an HTTP client makes calls as a member.
 package pool
 
 import (
@@ -29,45 +29,45 @@ const (
 var (
 	// ErrClosed is returned by the methods of a closed Member.
 	ErrClosed = errors.New("member is closed")
-	// ErrDuplicate is wrapped in the error for an ID that another member uses.
+	// ErrDuplicate is wrapped in the error returned for an ID that another member uses.
 	ErrDuplicate = errors.New("the member is already registered: close it first, or use another id")
-	// ErrNotHeld is wrapped in the error for the release of a permit that the member does not have.
+	// ErrNotHeld is wrapped in the error returned if a member releases a permit that the member does not have.
 	ErrNotHeld = errors.New("the member does not hold the permit: the permit was released, or belongs to another member")
 )
 
 // Config configures a Pool.
 type Config struct {
-	// Scheduler provides the slots, for example with sluice.Config{Limits: sluice.Limits{Concurrency: 5}}. It is required.
+	// Scheduler provides the slots, for example with sluice.Config{Limits: sluice.Limits{Concurrency: 5}}. Scheduler is required.
 	Scheduler *sluice.Scheduler
 
-	// SlotTimeout is the maximum wait of each attempt for a slot (default 5 minutes). After that time, the call fails with
-	// sluice.ErrSlotTimeout. If negative, only the context limits the wait. The MaxWait of a call takes precedence.
+	// SlotTimeout is the maximum time that each attempt waits for a slot (default 5 minutes). After this time, the call fails with
+	// sluice.ErrSlotTimeout. If SlotTimeout is negative, only the context limits the wait. Call.MaxWait takes precedence over SlotTimeout.
 	SlotTimeout time.Duration
 
 	// MaxActive is the maximum number of members that Run executes at once (default 12).
 	MaxActive int
 
-	// MaxQueue is the maximum number of waiting members (default 100). MaxQueuePriority applies per priority (default 30).
+	// MaxQueue is the maximum number of waiting members (default 100). MaxQueuePriority is the maximum per priority (default 30).
 	MaxQueue         int
 	MaxQueuePriority int
 
-	// QueueTimeout is the maximum wait of a member in the queue (default 5 minutes). If negative, only the context limits the wait.
+	// QueueTimeout is the maximum time that a member waits in the queue (default 5 minutes, negative: no limit except the context).
 	QueueTimeout time.Duration
 
-	// DrainTimeout is the time for which Shutdown waits before it cancels active members (default 30 seconds). If negative, Shutdown does not wait.
+	// DrainTimeout is the time that Shutdown waits before it cancels active members (default 30 seconds, negative: no wait).
 	DrainTimeout time.Duration
 
-	// Limits contains the limits of all members together: Tokens, LLMCalls, and Time since New. Other fields have no effect.
+	// Limits contains the limits of all members together for Tokens, LLMCalls, and Time since New. Other fields of Limits have no effect.
 	Limits limits.ResourceLimits
 
-	// Store stores the checkpoints. The default is a MemoryStore, whose content ends with the process.
+	// Store stores the checkpoints of members (default: a MemoryStore, which keeps checkpoints until the process exits).
 	Store Store
 
-	// Observer receives the events of members and checkpoints, possibly several at once. Nil means no observer.
+	// Observer receives the events of members and checkpoints, possibly several events at the same time (nil: no observer).
 	Observer sluice.Observer
 }
 
-// Pool manages members, and the queue of members that Run will start. It is safe for concurrent use.
+// Pool manages members, and the queue of members that Run will start. A Pool is safe for concurrent use.
 type Pool struct {
 	cfg   Config
 	start time.Time
@@ -91,8 +91,8 @@ type counts struct {
 	orphans         int // permits that closed members still have
 }
 
-// New returns a Pool. If a field of cfg is invalid, the error names the field. A Pool needs no Close: Shutdown stops
-// the members of Run, and the caller closes the Scheduler.
+// New returns a Pool. If a field of cfg is invalid, New returns an error that names the field. A Pool has no Close
+// method. Shutdown stops the members started by Run, and the caller closes the Scheduler.
 func New(cfg Config) (*Pool, error) {
 	if cfg.Scheduler == nil {
 		return nil, errors.New("pool: Config.Scheduler is nil: it has the slots that members share")
@@ -123,8 +123,8 @@ func New(cfg Config) (*Pool, error) {
 	}, nil
 }
 
-// Register adds a member, which can make calls until its Close. If the ID is in use, the error wraps ErrDuplicate.
-// Members from Register do not count against MaxActive.
+// Register adds a member, which can make calls until Member.Close. If another member uses the ID, the error wraps
+// ErrDuplicate. Members added by Register do not count against MaxActive.
 func (p *Pool) Register(id string, cfg MemberConfig) (*Member, error) {
 	p.mu.Lock()
 	if err := p.reserveLocked(id); err != nil {
@@ -182,15 +182,15 @@ func (p *Pool) tell(typ limits.EventType, m *Member, err error) {
 
 // Metrics contains the current state of a Pool, and totals since New.
 type Metrics struct {
-	Slots   int // maximum concurrency of all lanes together; before the first call, the configured concurrency
-	Active  int // number of calls that hold a slot
+	Slots   int // maximum concurrency of all lanes together (before the first call, the configured concurrency)
+	Active  int // number of calls that have a slot
 	Waiting int // number of calls that wait for a slot
 
 	Calls  int64 // number of requests sent so far, including retries
 	Tokens int64 // number of tokens used so far, as stated in responses
 
 	Waits       int64         // number of finished waits for a slot, including cancelled and zero waits
-	TotalWait   time.Duration // total duration of all Waits
+	TotalWait   time.Duration // total duration of all waits that Waits counts
 	AverageWait time.Duration // mean duration of a wait (0: no waits)
 	LongestWait time.Duration // maximum duration of a wait
 
@@ -210,7 +210,7 @@ func (m Metrics) String() string {
 		m.Active, m.Slots, m.Waiting, m.Calls, m.AverageWait.Round(time.Millisecond), m.Members)
 }
 
-// Metrics returns all metrics for one instant.
+// Metrics returns all metrics of the pool at one point in time.
 func (p *Pool) Metrics() Metrics {
 	slots := slots(p.cfg.Scheduler.Snapshot())
 	p.mu.Lock()

@@ -24,11 +24,11 @@ const ageing = 30 * time.Second
 
 // Errors of Run.
 var (
-	// ErrQueueFull is the target for errors.Is that matches a *QueueFullError.
+	// ErrQueueFull matches every *QueueFullError in errors.Is.
 	ErrQueueFull = errors.New("queue is full")
-	// ErrQueueTimeout is the target for errors.Is that matches a *QueueTimeoutError.
+	// ErrQueueTimeout matches every *QueueTimeoutError in errors.Is.
 	ErrQueueTimeout = errors.New("no place became free in time")
-	// ErrQueueStopped is returned after the start of Shutdown.
+	// ErrQueueStopped is returned by Run after the start of Shutdown.
 	ErrQueueStopped = errors.New("pool is shut down")
 )
 
@@ -37,10 +37,10 @@ type QueueFullError struct {
 	Member   string          // ID of the member
 	Priority limits.Priority // priority of the member
 	Queued   int             // number of waiting members
-	Why      string          // description of the exceeded bound
+	Why      string          // description of the exceeded queue limit
 }
 
-// Error returns a message with the member and the exceeded bound.
+// Error returns a message with the member and the exceeded queue limit.
 func (e *QueueFullError) Error() string {
 	return fmt.Sprintf("member %q: the queue is full for its priority: %d members wait, %s", e.Member, e.Queued, e.Why)
 }
@@ -52,10 +52,10 @@ func (e *QueueFullError) Is(target error) bool { return target == ErrQueueFull }
 type QueueTimeoutError struct {
 	Member   string        // ID of the member
 	Wait     time.Duration // waiting time in the queue
-	Position int           // position in the queue, from 1
+	Position int           // position in the queue, starting at 1
 }
 
-// Error returns a message with the member, the wait and the position.
+// Error returns a message with the member, the waiting time and the position.
 func (e *QueueTimeoutError) Error() string {
 	return fmt.Sprintf("member %q: no place became free in %v, at position %d of the queue", e.Member, e.Wait, e.Position)
 }
@@ -81,12 +81,12 @@ type entry struct {
 	goes     bool
 }
 
-// Run registers a member, calls fn with it, and closes it. If fn returns an error, the member has the phase Failed. At most MaxActive
-// members run at once. The other members wait, and Run starts them by priority and then by age. The context of fn ends with ctx, with
-// the member's time limit, or when Shutdown cancels it.
+// Run registers a member, calls fn with the member, and closes the member. If fn returns an error, the member has the phase Failed.
+// At most MaxActive members run at the same time. Run starts waiting members by priority and then by age. The context passed to fn
+// ends when ctx ends, the member's time limit is reached, or Shutdown cancels the context.
 //
-// Run returns the error of fn, a *sluice.PanicError, a *QueueFullError or *QueueTimeoutError, ErrDuplicate, ErrQueueStopped, or the
-// error of ctx. If fn itself calls Run, MaxActive must exceed the number of such members. Otherwise, all of them may wait forever.
+// Run returns the error of fn, a *sluice.PanicError, a *QueueFullError or *QueueTimeoutError, ErrDuplicate, ErrQueueStopped, or the error of
+// ctx. If fn itself calls Run, MaxActive must exceed the number of members that call Run. Otherwise, members that call Run may wait forever.
 func (p *Pool) Run(ctx context.Context, id string, cfg MemberConfig, fn func(context.Context, *Member) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -275,7 +275,7 @@ func (e *entry) urgency(now time.Time) int {
 	return min(int(e.priority)+int(now.Sub(e.since)/ageing), int(limits.Critical))
 }
 
-// ShutdownError names the members that did not stop, by their IDs.
+// ShutdownError contains the IDs of the members that did not stop.
 type ShutdownError struct{ Members []string } // IDs of the members
 
 // Error returns a message with the IDs of the members.
@@ -284,9 +284,9 @@ func (e *ShutdownError) Error() string {
 }
 
 // Shutdown stops Run. Waiting members fail with ErrQueueStopped, and active members may finish within DrainTimeout.
-// After that time, or when ctx ends, Shutdown cancels their contexts with the cause ErrQueueStopped and waits five more
-// seconds. If members still run, it returns a *ShutdownError. Shutdown may be called twice. It ignores members from
-// Register.
+// After DrainTimeout, or when ctx ends, Shutdown cancels the contexts of active members with the cause ErrQueueStopped
+// and waits five more seconds. If members still run, Shutdown returns a *ShutdownError. Shutdown may be called
+// repeatedly, and ignores members added by Register.
 func (p *Pool) Shutdown(ctx context.Context) error {
 	idle := p.stop()
 	if p.cfg.DrainTimeout > 0 {
