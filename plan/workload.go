@@ -66,7 +66,7 @@ type FieldError struct {
 // Error returns a message with the field and the reason.
 func (e *FieldError) Error() string { return fmt.Sprintf("plan: %s: %v", e.Field, e.Err) }
 
-// Unwrap returns the reason.
+// Unwrap returns the reason for the error.
 func (e *FieldError) Unwrap() error { return e.Err }
 
 func wrong(field, format string, args ...any) error {
