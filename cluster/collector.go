@@ -148,9 +148,9 @@ func (k *Collector) Add(ctx context.Context, t Task) error {
 	}
 }
 
-// Results yields the outcome of every added task in order of completion. Results waits for further outcomes until an error, which is
-// the last value: the cause of ctx, ErrClosed after Close or Finish, or ErrFenced after another Collector has taken over the job.
-// Only one goroutine at a time may range over Results.
+// Results yields the outcome of every added task in order of completion. Results waits for further outcomes until an error. The last
+// value is the error: the cause of ctx, ErrClosed after Close or Finish, or ErrFenced after a takeover by another Collector. Only one
+// goroutine at a time may range over Results.
 func (k *Collector) Results(ctx context.Context) iter.Seq2[Outcome, error] {
 	return func(yield func(Outcome, error) bool) {
 		for {

@@ -177,7 +177,7 @@ func (s *served) dropAllLocked() {
 	clear(s.held)
 }
 
-// Later returns a task to the queue, for any Worker to receive after the given wait. Deliveries does not count this delivery. If
+// Later returns a task to the queue, for any Worker to receive after the given wait. Task.Deliveries does not count this delivery. If
 // Later fails, the task goes back without a wait as soon as Redis responds.
 func (w *Worker) Later(ctx context.Context, t Task, wait time.Duration) error {
 	s := t.Job.served
@@ -196,7 +196,8 @@ func (w *Worker) Later(ctx context.Context, t Task, wait time.Duration) error {
 	return err
 }
 
-// Return returns a task to the queue without a wait, for example before the Worker stops. Deliveries does not count this delivery.
+// Return returns a task to the queue without a wait, for example before the Worker stops. Task.Deliveries does not count this
+// delivery.
 func (w *Worker) Return(ctx context.Context, t Task) error { return w.Later(ctx, t, 0) }
 
 // Close stops the Worker. Other Workers get its tasks after 6 s. To avoid this delay, return all tasks first. Close is idempotent.

@@ -59,7 +59,7 @@ type Config struct {
 // Deadlines are the time limits of a request. Only Queue includes time in the queue. A zero field selects the default.
 type Deadlines struct {
 	Queue     time.Duration // maximum time in queues, over all attempts (default 5 min)
-	FirstByte time.Duration // maximum time from sending an attempt to the start of its response (default 10 min)
+	FirstByte time.Duration // maximum time per attempt from sending the request to the start of the response (default 10 min)
 	Idle      time.Duration // maximum time between two parts of a response (default 2 min)
 	Total     time.Duration // maximum time at upstreams, over all attempts (default: unlimited)
 }

@@ -26,9 +26,9 @@ type ForwarderConfig struct {
 	// Base is the transport that sends the requests (default: NewBase(256)).
 	Base http.RoundTripper
 
-	// FirstByte limits the time from sending an attempt to the first byte of its response (default 10 min). Idle limits the time between two
-	// parts of the response (default: FirstByte). Total limits the time of all attempts of a call, without time in the queue (default: no
-	// limit). After a timeout, the error is a *[LateError].
+	// FirstByte limits the time from sending a request to the first byte of the response, per attempt (default 10 min). Idle limits the time
+	// between two parts of the response (default: FirstByte). Total limits the time of all attempts of a call, without time in the queue
+	// (default: no limit). After a timeout, the error is a *[LateError].
 	FirstByte, Idle, Total time.Duration
 }
 

@@ -82,7 +82,7 @@ type HeaderForm struct {
 	Limit, Remaining, Reset string
 }
 
-// UntrustedWait is a wrong wait time in a provider's responses. Instead of Wait, Sluice waits for Probe, and then sends one probe request.
+// UntrustedWait is a wrong wait time that a provider sends. Sluice sends one probe request after the time Probe instead of the time Wait.
 type UntrustedWait struct {
 	Wait, Probe time.Duration
 }

@@ -43,8 +43,8 @@ type Config struct {
 	// flight.
 	Slots int
 
-	// Timeout limits the time from sending an attempt to the first byte of the response body, and the time between two parts of the body.
-	// The defaults are the deadline of [Deadlines] and 10 min.
+	// Timeout limits, per attempt, the time from sending the request to the first byte of the body, and the time between two parts of the
+	// body. The defaults are the deadline of [Deadlines] and 10 min.
 	Timeout time.Duration
 
 	// MaxBytes is the maximum size of a request body, which is kept in memory for retries (default 64 MiB).

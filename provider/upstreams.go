@@ -120,8 +120,7 @@ func (u *Upstreams) Delay(c sluice.Call, e Endpoint) (time.Duration, bool) {
 	return wait, ok
 }
 
-// Earliest returns the minimum wait of a new call over all upstreams, as if all queues were empty. The result is false if Delay returns
-// false.
+// Earliest returns the minimum wait of a new call over all upstreams with empty queues. If Delay returns false, Earliest returns false.
 func (u *Upstreams) Earliest(c sluice.Call, e Endpoint) (time.Duration, bool) {
 	wait, _, ok := u.router.Soonest(c, u.waysOf(&c, e), (*sluice.Scheduler).Earliest)
 	return wait, ok

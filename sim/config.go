@@ -41,13 +41,13 @@ type Config struct {
 	Requests, Tokens limits.Window
 	// RPD limits requests per day. Zero: no limit. RPD refills continuously, and the capacity of its bucket is the limit of a day.
 	RPD int
-	// Concurrency is the maximum number of requests in flight. The server rejects requests above Concurrency. Zero: no limit.
+	// Concurrency is the maximum number of requests in flight. The server rejects requests above this maximum. Zero: no limit.
 	Concurrency int
-	// Queue is the number of requests that are processed at once. Requests above Queue wait in order without a response, as on
+	// Queue is the number of requests that are processed at once. Requests above this number wait in order without a response, as on
 	// self-hosted servers. Zero: no queue.
 	Queue int
-	// Contention is the number of requests in flight that run at full speed. Above Contention, all requests slow down, as on one GPU,
-	// but no request waits or is rejected. Zero: no contention. A [Limiter] does not support Contention.
+	// Contention is the number of requests in flight that run at full speed. With more requests in flight, all requests slow down, as
+	// on one GPU, but no request waits or is rejected. Zero: no contention. A [Limiter] does not support Contention.
 	Contention int
 
 	// Burst is the capacity of the minute buckets, as the time in which an empty bucket refills (default 60 s). The minimum capacity
