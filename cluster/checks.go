@@ -18,7 +18,7 @@ import (
 // oldest is the major version from which on Redis and Valkey have what the scripts use.
 const oldest = 7
 
-// Engine describes a Redis server. A field is empty if the user may not read it.
+// Engine describes a Redis server. A field is empty if the Redis user may not read the value.
 type Engine struct {
 	Name    string `json:"name"`    // `redis`, `valkey` or another name.
 	Version string `json:"version"` // Version, such as `7.0.15`.
@@ -27,11 +27,11 @@ type Engine struct {
 	known   bool   // it told whether it does
 }
 
-// Error reports why Redis cannot be used. It contains no password.
+// Error reports why Redis cannot be used. An Error contains no password.
 type Error struct {
-	// At is the URL without password and options. It is "" if the URL is invalid.
+	// At is the URL without password and options, or "" if the URL is invalid.
 	At string
-	// Err is the cause.
+	// Err is the underlying error.
 	Err error
 	// Settings reports that a retry cannot succeed until the URL or the settings of Redis are changed.
 	Settings bool
@@ -47,7 +47,7 @@ func (e *Error) Error() string {
 	return e.At + ": " + e.Err.Error()
 }
 
-// Unwrap returns the cause.
+// Unwrap returns the underlying error.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Hint returns advice on how to correct the error, or "".
@@ -195,8 +195,8 @@ func facts(ctx context.Context, node engine) (map[string]string, error) {
 	return all, err
 }
 
-// Doubts returns warnings for a batch on this Redis. It warns of items that may not survive a crash of Redis, and of items that
-// travel unencrypted.
+// Doubts returns warnings about Redis for a batch. Doubts warns if items may not survive a crash of Redis, or if items are sent
+// unencrypted.
 func (c *Cluster) Doubts() (doubts []string) {
 	switch {
 	case c.engine.known && !c.engine.Durable:

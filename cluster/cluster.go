@@ -1,7 +1,7 @@
-// Package cluster shares limits and batches among hosts through Redis or Valkey. In this documentation, Redis means either of them.
+// Package cluster shares limits and batches among hosts through Redis or Valkey. In this documentation, Redis means Redis or Valkey.
 //
-// A Cluster is a connection to Redis. Cluster.Ledger returns a sluice.Ledger, by which Schedulers in several processes share the
-// limits of an account. A Collector submits the items of a batch and receives their results. Workers on any host process the items.
+// A Cluster is a connection to Redis. Cluster.Ledger returns a sluice.Ledger, with which Schedulers in several processes share the
+// limits of an account. A Collector submits a batch's items and receives their results. Workers on any host process the items.
 package cluster
 
 import (
@@ -32,29 +32,29 @@ type Config struct {
 	//	redis://[user[:password]@]host1:26379?addr=host2:26379&master_set=NAME   sentinels, and the name of their master set
 	//	unix://[user[:password]@]/path/to/socket[?db=database]              a socket of this host
 	//
-	// The schemes valkey: and valkeys: equal redis: and rediss:. With rediss:, ca_file=FILE names trusted certificates in PEM, in
-	// place of the system's, and cert_file=FILE and key_file=FILE name the client's certificate and key. server_name=NAME sets the
-	// expected name in the server's certificate, and insecure=true accepts any certificate, with a warning. sentinel_user=NAME is
-	// the user of the sentinels. Other options are errors.
+	// The schemes valkey: and valkeys: mean redis: and rediss:. With rediss:, ca_file=FILE names a PEM file of certificates to trust
+	// instead of the system's. cert_file=FILE and key_file=FILE name the client's certificate and key. server_name=NAME sets the
+	// expected name in the server's certificate. insecure=true accepts any certificate, with a warning. sentinel_user=NAME is the
+	// user name for the sentinels. Other options are errors.
 	URL string
 
-	// Password is the password, without escapes, if the URL contains none. "" means none.
+	// Password is the password, without URL escapes, for a URL without a password. "" means none.
 	Password string
 
-	// SentinelPassword is the password of the sentinels. "" means none.
+	// SentinelPassword is the password for the sentinels. "" means none.
 	SentinelPassword string
 
-	// Role is the role in Member: run, serve or worker.
+	// Role is the value of Member.Role: run, serve or worker.
 	Role string
 
-	// Version is the version of the program in Member.
+	// Version is the version of the program, shown in Member.Version.
 	Version string
 
 	// Logger gets warnings about the connection. Nil means none.
 	Logger *slog.Logger
 }
 
-// Cluster is a connection to Redis. It reconnects by itself. Create one with Open. It is safe for concurrent use.
+// Cluster is a connection to Redis. A Cluster reconnects by itself. Create a Cluster with Open. A Cluster is safe for concurrent use.
 type Cluster struct {
 	cfg    Config
 	at     endpoint
@@ -66,8 +66,9 @@ type Cluster struct {
 	closed atomic.Bool
 }
 
-// Open connects to Redis and checks it, within 10 s. The server must have at least version 7. It must not be a replica or evict keys.
-// The user needs permission to write and to run scripts. If Open cannot read the version, it logs a warning. Errors are *Error values.
+// Open connects to Redis and checks it, within 10 s. The server needs version 7 or later, and must not be a replica or evict keys.
+// The user needs permission to write and to run scripts. If Open cannot read the version, it logs a warning. All errors are *Error
+// values.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -104,7 +105,7 @@ func open(ctx context.Context, cfg Config, at endpoint, client connection) (*Clu
 	return c, nil
 }
 
-// Close removes this instance from its accounts and closes the connection. Before, close all Ledgers, Collectors and Workers.
+// Close removes this instance from its accounts and closes the connection. Before Close, close all Ledgers, Collectors and Workers.
 func (c *Cluster) Close() error {
 	c.here.close()
 	c.closed.Store(true)

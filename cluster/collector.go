@@ -17,15 +17,15 @@ import (
 
 // JobConfig configures a job. Only Name is required.
 type JobConfig struct {
-	// Name is the name of the job. Collect resumes an unfinished job of this name.
+	// Name is the name of the job. Collect resumes an unfinished job with this name.
 	Name string
 
-	// Input identifies the input to which the task numbers refer, such as a hash of the path of the input file and the settings.
-	// Collect returns ErrOtherInput for an unfinished job with another Input while Redis has tasks or results of it. Late results
-	// for another Input are dropped.
+	// Input identifies the job's input, for example by a hash of the input file's path and the settings. If Redis has tasks or
+	// results of an unfinished job with the same Name but another Input, Collect returns ErrOtherInput. Late results for another
+	// Input are dropped.
 	Input string
 
-	// Settings are opaque settings for all tasks, at most MaxPayload bytes. Redis stores them unencrypted. Include no secrets.
+	// Settings are opaque settings for all tasks, at most MaxPayload bytes. Redis stores Settings unencrypted. Include no secrets.
 	Settings []byte
 
 	// Window is the maximum number of tasks in Redis at once, from 1 to MaxWindow. 0 means DefaultWindow.
@@ -33,8 +33,8 @@ type JobConfig struct {
 }
 
 // Collector submits the tasks of a job and receives their results. A job has at most one Collector at a time. Call Add for every
-// item without a recorded result, even if an earlier Collector added it, and range over Results in another goroutine. Call
-// Recorded after results are stored, and Finish at the end. It is safe for concurrent use.
+// item without a recorded result, even if an earlier Collector added the item. Range over Results in another goroutine. Call
+// Recorded after results are stored, and Finish at the end. A Collector is safe for concurrent use.
 type Collector struct {
 	link  *link
 	terms terms
@@ -84,8 +84,8 @@ type result struct {
 	Outcome
 }
 
-// Collect starts a job, or resumes an unfinished one, and returns its Collector. It waits up to 6 s for the lease of a dead Collector
-// to expire. If another Collector is alive, it returns a *HeldError. It can also return ErrOtherInput, a *VersionError or an *Error.
+// Collect starts or resumes a job, and returns its Collector. Collect waits up to 6 s for a dead Collector's lease to expire. If
+// another Collector is alive, Collect returns a *HeldError. Other errors are ErrOtherInput, *VersionError and *Error.
 func (c *Cluster) Collect(ctx context.Context, cfg JobConfig) (*Collector, error) {
 	cfg.Window = cmp.Or(cfg.Window, DefaultWindow)
 	switch {
@@ -122,10 +122,10 @@ func (c *Cluster) Collect(ctx context.Context, cfg JobConfig) (*Collector, error
 	return k, nil
 }
 
-// Add submits a task. It blocks while the window is full, and does not wait for Redis. If Redis loses the task, the Collector sends
-// it again. The caller must not change the payload. A payload above MaxPayload is a *TooLargeError. If an earlier Collector added
-// the number, the task stays as it is, and Results returns an existing outcome at once. If this Collector's Results has returned
-// an outcome for the number that is not recorded, a worker processes the task again. Add ignores other repetitions of a number.
+// Add submits a task. Add blocks while JobConfig.Window is full, but does not wait for Redis. If Redis loses the task, the Collector
+// sends it again. The caller must not change the payload. For a payload above MaxPayload, Add returns a *TooLargeError. If an earlier
+// Collector added the number, the old task stays, and Results yields an existing outcome at once. If Results has yielded an
+// unrecorded outcome for the number, a worker processes the task again. Add ignores other repeated numbers.
 func (k *Collector) Add(ctx context.Context, t Task) error {
 	if len(t.Payload) > MaxPayload {
 		return &TooLargeError{Number: t.Number, Bytes: len(t.Payload)}
@@ -148,9 +148,9 @@ func (k *Collector) Add(ctx context.Context, t Task) error {
 	}
 }
 
-// Results yields the outcome of every added task in order of completion. It waits for further outcomes, and its last value is an
-// error: the cause of ctx, ErrClosed after Close or Finish, or ErrFenced after another Collector has taken over. Only one goroutine
-// at a time may range over it.
+// Results yields the outcome of every added task in order of completion. Results waits for further outcomes until an error. The last
+// value is the error: the cause of ctx, ErrClosed after Close or Finish, or ErrFenced after a takeover by another Collector. Only one
+// goroutine at a time may range over Results.
 func (k *Collector) Results(ctx context.Context) iter.Seq2[Outcome, error] {
 	return func(yield func(Outcome, error) bool) {
 		for {
@@ -184,9 +184,8 @@ func (k *Collector) Results(ctx context.Context) iter.Seq2[Outcome, error] {
 	}
 }
 
-// Recorded removes results from Redis. Call it after the results are stored safely.
-// It also accepts numbers whose results an earlier Collector has returned.
-// It does not block.
+// Recorded removes results from Redis. Call Recorded after the results are stored safely. Recorded also accepts numbers of results
+// that an earlier Collector has returned. Recorded does not block.
 func (k *Collector) Recorded(numbers ...int64) {
 	var gone []entry
 	k.mu.Lock()
@@ -206,8 +205,8 @@ func (k *Collector) Recorded(numbers ...int64) {
 	}
 }
 
-// Finish stops the Collector, and removes the job from Redis with all results that are not recorded. If it fails because ctx ended,
-// it can be called again.
+// Finish stops the Collector, and removes the job from Redis with all unrecorded results. If Finish fails because ctx ended, call
+// Finish again.
 func (k *Collector) Finish(ctx context.Context) error {
 	k.end(ErrClosed)
 	k.stop()
@@ -227,8 +226,8 @@ func (k *Collector) Finish(ctx context.Context) error {
 	})
 }
 
-// Close stops the Collector and keeps the job, so that another Collector can resume it at once. It removes recorded results if Redis
-// responds within a few seconds. It is safe to call after Finish, and twice.
+// Close stops the Collector and keeps the job, so that another Collector can resume it at once. Close removes recorded results if
+// Redis responds within a few seconds. Close may be called twice or after Finish.
 func (k *Collector) Close() error {
 	k.mu.Lock()
 	ended := k.err != nil

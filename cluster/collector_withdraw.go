@@ -45,8 +45,8 @@ end
 return out
 `)
 
-// Withdraw takes back the tasks that no worker has. Results yields them with Outcome.Withdrawn. If a task is added at the same time,
-// a worker may process it although it is withdrawn. To get its result, add it again. If Withdraw fails, it can be called again.
+// Withdraw withdraws all tasks that no worker has received. Results yields withdrawn tasks with Outcome.Withdrawn. During a
+// concurrent Add, a worker may process a withdrawn task. To get its result, add the task again. If Withdraw fails, call it again.
 func (k *Collector) Withdraw(ctx context.Context) error {
 	if err := k.adds.wait(ctx); err != nil {
 		return err

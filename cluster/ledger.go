@@ -36,14 +36,14 @@ var (
 
 // LedgerConfig configures a Ledger. The zero value is valid.
 type LedgerConfig struct {
-	// Fallback is the part of each limit that all instances together use while Redis is unreachable, from 0 to 1. The instances
-	// last seen have equal shares of it. Zero: requests wait until Redis responds.
+	// Fallback is the fraction of each limit, from 0 to 1, that all instances together use while Redis is unreachable. The instances
+	// last seen have equal shares of this fraction. If Fallback is zero, requests wait until Redis responds.
 	Fallback float64
 }
 
 // Ledger is a sluice.Ledger that stores token buckets, concurrency and cooldowns in Redis. All Schedulers with a Ledger of one
 // account share its limits. Each Scheduler needs a Ledger of its own, which must be closed after the Scheduler. While Redis is
-// unreachable, requests wait or use LedgerConfig.Fallback. It is safe for concurrent use.
+// unreachable, requests wait or use LedgerConfig.Fallback. A Ledger is safe for concurrent use.
 type Ledger struct {
 	at       *endpoint
 	client   engine
@@ -83,9 +83,9 @@ type standing struct {
 	rank    int // from 0
 }
 
-// Ledger returns a Ledger of an account, which is a set of limits at a provider. Programs that use the same account name share the
-// limits. The name should identify the API key without containing it. The Ledger uses Redis on first use. To detect errors earlier,
-// call Check.
+// Ledger returns a Ledger for an account, which is a set of limits at a provider. Programs that use the same account name share the
+// limits. The name should identify the API key without containing the key. The Ledger contacts Redis at first use. To detect errors
+// earlier, call Check.
 func (c *Cluster) Ledger(account string, cfg LedgerConfig) *Ledger {
 	l := &Ledger{at: &c.at, client: c.client, log: c.cfg.Logger, cfg: cfg, patience: askDeadline,
 		member: c.member + "." + rand.Text()[:8], account: hashTag(account),
@@ -100,7 +100,7 @@ func (c *Cluster) Ledger(account string, cfg LedgerConfig) *Ledger {
 	return l
 }
 
-// Check returns an error if Redis rejects the request, does not respond within 2 s, or has data of the account in another version.
+// Check returns an error if Redis rejects the request, does not respond within 2 s, or stores the account's data in another version.
 func (l *Ledger) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
@@ -117,7 +117,7 @@ func (l *Ledger) Check(ctx context.Context) error {
 		"or delete the keys", l.account, format.text, ledgerFormat)
 }
 
-// Take charges the longest prefix of asks that fits. While Redis is unreachable, it waits or uses LedgerConfig.Fallback.
+// Take charges the longest prefix of asks that fits the limits. Without Redis, Take waits or uses LedgerConfig.Fallback.
 func (l *Ledger) Take(ctx context.Context, asks limits.Asks) (limits.Reply, error) {
 	ln, err := l.lane(asks.Lane)
 	if err != nil {
@@ -141,7 +141,7 @@ func (l *Ledger) Take(ctx context.Context, asks limits.Asks) (limits.Reply, erro
 	}
 }
 
-// Settle queues a settlement. The Ledger sends it with the next Take, or after 25 ms.
+// Settle queues a settlement. The Ledger sends the settlement with the next Take, or after 25 ms.
 func (l *Ledger) Settle(_ context.Context, s limits.Settlement) error {
 	ln, err := l.lane(s.Lane)
 	if err != nil {
@@ -164,7 +164,7 @@ func (l *Ledger) Settle(_ context.Context, s limits.Settlement) error {
 	return nil
 }
 
-// Correct queues a correction of a token bucket, the concurrency or a cooldown. The Ledger sends it as in Settle.
+// Correct queues a correction of a token bucket, the concurrency or a cooldown. The Ledger sends corrections as in Settle.
 func (l *Ledger) Correct(_ context.Context, c limits.Correction) error {
 	ln, err := l.lane(c.Lane)
 	if err != nil {
@@ -181,7 +181,7 @@ func (l *Ledger) Correct(_ context.Context, c limits.Correction) error {
 	return nil
 }
 
-// Watch calls tell with changes of lanes that Redis reports outside replies to Take, until stop is called.
+// Watch calls tell for each lane change that Redis reports outside a reply to Take, until stop is called.
 func (l *Ledger) Watch(tell func(lane string, n limits.LaneState, awake bool)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,7 +208,7 @@ func (l *Ledger) tell(lane string, n limits.LaneState, awake bool) {
 	}
 }
 
-// Close sends queued settlements and corrections for at most 2 s, and leaves the account. It is safe to call twice.
+// Close sends queued settlements and corrections for at most 2 s, and leaves the account. Close may be called twice.
 func (l *Ledger) Close() error {
 	l.mu.Lock()
 	if l.closing {

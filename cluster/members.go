@@ -97,7 +97,7 @@ func (m *membership) close() {
 	m.say(context.Background())
 }
 
-// Join lists this instance in AccountStatus.Members of an account until leave is called. It does not wait for Redis.
+// Join lists this instance in AccountStatus.Members of an account until leave is called. Join does not wait for Redis.
 func (c *Cluster) Join(account string) (leave func()) {
 	m := c.here
 	m.mu.Lock()

@@ -14,11 +14,11 @@ const Version = 1
 // Limits of a job in Redis. MaxPayload keeps several payloads below the maximum length of a value in Redis (proto-max-bulk-len,
 // 512 MB). MaxBytes keeps a job within a Redis with 1 GB of memory.
 const (
-	MaxPayload    = 8 << 20   // maximum length of a task's payload, or of a result, in bytes
-	MaxWindow     = 100_000   // maximum of JobConfig.Window, in tasks
-	DefaultWindow = 16_384    // default of JobConfig.Window, in tasks
-	MaxBytes      = 256 << 20 // maximum length of all payloads of a job in Redis, and of all its results, in bytes
-	MaxDeliveries = 3         // number of workers lost with a task after which no worker gets it again
+	MaxPayload    = 8 << 20   // maximum length of a task's payload or result, in bytes
+	MaxWindow     = 100_000   // maximum value of JobConfig.Window, in tasks
+	DefaultWindow = 16_384    // default value of JobConfig.Window, in tasks
+	MaxBytes      = 256 << 20 // maximum total length of a job's payloads in Redis, and of the job's results, in bytes
+	MaxDeliveries = 3         // number of lost workers after which a task is given up
 )
 
 // terms are how long a collector, or a worker with its tasks, is believed to live after a sign of life, and how often it gives
@@ -34,64 +34,64 @@ func (t terms) orUsual() terms {
 
 // Task is one item of a distributed batch.
 type Task struct {
-	// Number is the position of the item in the input, from 0, and identifies the task in its job.
-	// It must be below 1<<32, the limit of a bitmap in Redis.
+	// Number is the position of the item in the input, from 0, and identifies the task in its job. Number must be below 1<<32, the
+	// limit of a bitmap in Redis.
 	Number int64
 
-	// Payload is the content for the worker. Its maximum length is MaxPayload.
+	// Payload is the content for the worker, at most MaxPayload bytes.
 	Payload []byte
 
-	// Deliveries is the number of workers that have received the task, including this one. A worker that gave the task back with
-	// Later or Return does not count. Add ignores it.
+	// Deliveries is the number of workers that have received the task, including this worker. A worker that returned the task with
+	// Later or Return does not count. Add ignores Deliveries.
 	Deliveries int
 
-	// ID is the ID of the task's entry in the stream of Redis. Add ignores it.
+	// ID is the ID of the task's entry in the Redis stream. Add ignores ID.
 	ID string
 
-	// Job is the job of the task. Add ignores it.
+	// Job is the job that contains the task. Add ignores Job.
 	Job *Job
 
 	gone chan struct{} // of a Worker: closed when the task is not its own any more
 }
 
-// Job is a job as a Worker sees it. The fields have the values of the JobConfig.
+// Job describes a job to a Worker. The fields of a Job have the values of the JobConfig.
 type Job struct {
 	Name     string // name of the job
-	Input    string // identity of the input
+	Input    string // value of JobConfig.Input
 	Settings []byte // settings for all tasks
 
 	served *served // by the Worker that knows it
 }
 
-// Outcome is the result of a task, or the reason why there is none.
+// Outcome is the result of a task, or the reason for a missing result.
 type Outcome struct {
 	Number     int64  // number of the task
-	Payload    []byte // result that the worker passed to Complete, empty if Poison or Withdrawn
-	Poison     bool   // MaxDeliveries workers were lost while they had the task: no worker gets it again
-	Withdrawn  bool   // Withdraw took the task back before a worker got it
-	Deliveries int    // number of workers that received the task, as in Task
-	Worker     string // last worker that had the task, if Poison
+	Payload    []byte // result that the worker passed to Complete; empty if Poison or Withdrawn is true
+	Poison     bool   // the task was given up, because MaxDeliveries workers were lost with the task
+	Withdrawn  bool   // Withdraw removed the task before a worker received it
+	Deliveries int    // number of workers that received the task, as in Task.Deliveries
+	Worker     string // last worker that received the task, if Poison is true
 }
 
-// ErrFenced is the error of a Collector that did not renew its lease in time, after another one has taken over the job. All its
-// further methods fail.
+// ErrFenced is returned by a Collector that did not renew its lease in time, after another Collector has taken over the job. After
+// ErrFenced, all methods of the Collector fail.
 var ErrFenced = errors.New("another collector has taken over this job")
 
-// ErrOtherInput is returned by Collect if an unfinished job has another JobConfig.Input, and Redis still has tasks or results
-// of it.
+// ErrOtherInput is returned by Collect if an unfinished job has another JobConfig.Input, and Redis still has tasks or results of the
+// job.
 var ErrOtherInput = errors.New("the job was started with another input: finish it, or use another name")
 
-// ErrNoWorkers is the error of Remote.Do after the last worker stopped because of an error, such as a rejected API key.
+// ErrNoWorkers is returned by Remote.Do after the last worker stopped because of an error, such as a rejected API key.
 var ErrNoWorkers = errors.New("every worker has stopped")
 
-// ErrClosed is returned by methods of a closed Ledger, Collector or Worker, including methods that wait when it is closed.
+// ErrClosed is returned by methods of a closed Ledger, Collector or Worker, including methods that are waiting during Close.
 var ErrClosed = errors.New("closed")
 
 // HeldError is returned by Collect while another Collector of the job is alive.
 type HeldError struct {
 	Job  string // name of the job
-	Host string // host name of that Collector
-	PID  int    // process ID of that Collector
+	Host string // host name of the live Collector
+	PID  int    // process ID of the live Collector
 }
 
 // Error names the job and the process of its Collector.
@@ -99,7 +99,7 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("job %q is collected by process %d on %s: wait until it ends, or stop it", e.Job, e.PID, e.Host)
 }
 
-// TooLargeError is returned by Add and Complete for a payload above MaxPayload. Other tasks are not affected.
+// TooLargeError is returned by Add and Complete for a payload above MaxPayload. A TooLargeError does not affect other tasks.
 type TooLargeError struct {
 	Number int64 // number of the task
 	Bytes  int   // length of the payload
@@ -113,8 +113,8 @@ func (e *TooLargeError) Error() string {
 // VersionError is returned by Collect and Next for a job with another protocol version.
 type VersionError struct {
 	Job  string // name of the job
-	Has  int    // version of the job
-	Want int    // Version of this package
+	Has  int    // protocol version of the job
+	Want int    // protocol version of this package
 }
 
 // Error returns the name of the job and both versions.

@@ -12,36 +12,36 @@ import (
 // JobStatus is the state of a job.
 type JobStatus struct {
 	Name      string         // name of the job
-	Version   int            // protocol version (-1: not a job of Sluice). If it differs from Version, the next fields are empty
-	Queued    int            // tasks that wait for a worker
+	Version   int            // protocol version (-1: not a Sluice job); unless equal to Version, the following fields are empty
+	Queued    int            // number of tasks that wait for a worker
 	Held      int            // tasks at workers
-	Delayed   int            // tasks given back with Later that are not due yet
-	Results   int            // results that are not recorded yet
-	Done      int            // all results so far, including poisoned tasks
-	Poisoned  int            // tasks given up after MaxDeliveries
-	Repeated  int            // further results of a task, which were dropped
+	Delayed   int            // number of tasks returned with Later whose wait has not ended
+	Results   int            // number of results not yet recorded
+	Done      int            // number of results so far, including given-up tasks
+	Poisoned  int            // number of tasks given up after MaxDeliveries lost workers
+	Repeated  int            // number of duplicate results, which were dropped
 	Collector Collecting     // Collector of the job
-	Workers   []WorkerStatus // workers of the job, in order of host and process ID
-	Stopped   string         // cause with which the last worker stopped ("": a worker is alive, or the stop was normal)
+	Workers   []WorkerStatus // workers of the job, sorted by host and process ID
+	Stopped   string         // error that stopped the last worker ("" if a worker is alive or the stop was normal)
 }
 
 // Collecting is the state of a job's Collector.
 type Collecting struct {
 	Host  string // host name
 	PID   int    // process ID
-	Alive bool   // its lease has not expired
+	Alive bool   // the Collector's lease has not expired
 }
 
 // WorkerStatus is the state of a job's worker.
 type WorkerStatus struct {
 	Host  string        // host name
 	PID   int           // process ID
-	Held  int           // number of the job's tasks at the worker
-	Idle  time.Duration // time since its last heartbeat
-	Alive bool          // Idle is below the lease of 6 s, after which other workers get its tasks
+	Held  int           // number of the job's tasks assigned to the worker
+	Idle  time.Duration // time since the worker's last heartbeat
+	Alive bool          // Idle is below 6 s, the lease after which other workers get the worker's tasks
 }
 
-// Jobs returns the state of all jobs in order of their names.
+// Jobs returns the state of all jobs, sorted by name.
 func (c *Cluster) Jobs(ctx context.Context) ([]JobStatus, error) {
 	got, err := c.client.do(ctx, "ZRANGE", registry, "0", "-1")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
-// Remote is a batch.Remote that sends the items of a run to workers and receives their results. It is safe for concurrent use.
-// Warnings go to the Logger of its Cluster.
+// Remote is a batch.Remote that sends the items of a run to workers and receives their results. A Remote is safe for concurrent use.
+// The Cluster's Logger gets warnings.
 type Remote struct {
 	job       JobConfig
 	collector *Collector // nil until Start
@@ -39,7 +39,7 @@ func NewRemote(job JobConfig) *Remote {
 // Job returns the name of the job.
 func (r *Remote) Job() string { return r.job.Name }
 
-// Start starts or resumes the job with at.Collect, and starts to receive results. It returns the errors of Collect.
+// Start starts or resumes the job with at.Collect, and starts to receive results. Start returns the errors of Collect.
 func (r *Remote) Start(ctx context.Context, at *Cluster) (err error) {
 	if r.collector, err = at.Collect(ctx, r.job); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (r *Remote) receive(ctx context.Context) {
 	close(r.gone)
 }
 
-// Do submits an item and waits for its outcome. It removes the body from t, and returns batch.ErrWithdrawn if no worker got the item.
+// Do submits an item, removes its body from t, and waits for the outcome. If no worker got the item, the error is batch.ErrWithdrawn.
 func (r *Remote) Do(ctx context.Context, t *batch.Task) (*batch.Answer, error) {
 	number := int64(t.Number - 1)
 	h := &handed{hash: t.Hash, done: make(chan struct{})}
@@ -184,7 +184,7 @@ func parseOutcome(o *Outcome, hash work.Hash) (*batch.Answer, error) {
 	return a, nil
 }
 
-// Recorded removes the results of stored items from Redis. It takes values of batch.Task.Number.
+// Recorded removes the results of stored items from Redis. The numbers are values of batch.Task.Number.
 func (r *Remote) Recorded(numbers []int) {
 	all := make([]int64, len(numbers))
 	for i, n := range numbers {
@@ -196,8 +196,8 @@ func (r *Remote) Recorded(numbers []int) {
 // finishWithin is the longest wait for Redis at the end of a run: longer than a restart of Redis takes.
 const finishWithin = 10 * time.Second
 
-// Close stops the Remote. If done is true, it removes the job from Redis, within 10 s. Otherwise, the next run can resume the job.
-// It does nothing before Start, and on nil.
+// Close stops the Remote. If done is true, Close removes the job from Redis, within 10 s. If done is false, the next run can resume
+// the job. Close does nothing before Start, and on nil.
 func (r *Remote) Close(ctx context.Context, done bool) error {
 	if r == nil || r.collector == nil {
 		return nil
@@ -221,11 +221,11 @@ func (r *Remote) Close(ctx context.Context, done bool) error {
 type RemoteStatus struct {
 	Workers  int    // live workers
 	InFlight int    // items at workers
-	Waiting  int    // items that wait for a worker
-	Away     string // message while Redis has not responded for 3 s, otherwise ""
+	Waiting  int    // number of items that wait for a worker
+	Away     string // message if Redis has not responded for 3 s, otherwise ""
 }
 
-// Status returns the state of the submitted items. It returns nil before Start, and on nil.
+// Status returns the state of the submitted items. Before Start, and on nil, Status returns nil.
 func (r *Remote) Status() *RemoteStatus {
 	if r == nil || r.collector == nil {
 		return nil

@@ -28,11 +28,11 @@ type SourceConfig struct {
 	// IdleExit is the time without items after which All stops. 0 means no limit.
 	IdleExit time.Duration
 
-	// Lane returns the state of a model's lane. If the lane has a cooldown above 5 s, the Source leaves its items to other workers.
+	// Lane returns the state of a model's lane. During a cooldown above 5 s, the Source leaves the lane's items to other workers.
 	Lane func(model string) limits.LaneSnapshot
 }
 
-// Source supplies a batch.Worker with items of jobs. It is safe for concurrent use. Warnings go to the Logger of its Cluster.
+// Source supplies a batch.Worker with items of jobs. A Source is safe for concurrent use. The Cluster's Logger gets warnings.
 type Source struct {
 	cfg   SourceConfig
 	from  *Worker
@@ -58,7 +58,7 @@ type jobTerms struct {
 	err   error
 }
 
-// TermsError is the error of Source.All if the job SourceConfig.Job has settings that this program cannot use.
+// TermsError is returned by Source.All if the job SourceConfig.Job has settings that this program cannot use.
 type TermsError struct {
 	Job string // name of the job
 	Err error  // cause
@@ -67,10 +67,10 @@ type TermsError struct {
 // Error returns the name of the job and the cause.
 func (e *TermsError) Error() string { return fmt.Sprintf("job %s: %v", e.Job, e.Err) }
 
-// Unwrap returns the cause.
+// Unwrap returns the underlying error.
 func (e *TermsError) Unwrap() error { return e.Err }
 
-// Source returns a Source, which must be closed. When ctx ends, Done stops waiting for Redis, and Close gives the tasks back.
+// Source returns a Source, which must be closed. When ctx ends, Done stops waiting for Redis, and Close returns tasks to the queue.
 func (c *Cluster) Source(ctx context.Context, cfg SourceConfig) (*Source, error) {
 	var jobs []string
 	if cfg.Job != "" {
@@ -98,7 +98,7 @@ const (
 	lookAgain = 250 * time.Millisecond
 )
 
-// All yields tasks until ctx ends, or until MaxItems or IdleExit is reached. After an error, it stops. Pass every task to Done.
+// All yields tasks until ctx ends, or until MaxItems or IdleExit is reached. After an error, All stops. Pass every task to Done.
 func (s *Source) All(ctx context.Context) iter.Seq2[*batch.Task, error] {
 	return func(yield func(*batch.Task, error) bool) {
 		f := s.fetch(ctx)
@@ -287,7 +287,7 @@ func (s *Source) warnOnce(text string) {
 	}
 }
 
-// Holds reports whether a task may be started here, as Worker.Holds does.
+// Holds reports whether this Source still has a task, as Worker.Holds does.
 func (s *Source) Holds(task *batch.Task) bool {
 	s.mu.Lock()
 	c, open := s.open[task]
@@ -295,8 +295,8 @@ func (s *Source) Holds(task *batch.Task) bool {
 	return open && s.from.Holds(c)
 }
 
-// Done sends the result of a task, and blocks while Redis is unreachable. If a is nil, it forgets the task. After Close, it does
-// nothing, because Close gave the task back.
+// Done sends the result of a task, and blocks while Redis is unreachable. If a is nil, Done drops the task without a result. After
+// Close, Done does nothing, because Close returned the task to the queue.
 func (s *Source) Done(task *batch.Task, a *batch.Answer) {
 	s.mu.Lock()
 	c, open := s.open[task]
@@ -339,8 +339,8 @@ func (s *Source) giveBack(c Task) {
 	_ = s.from.Return(ctx, c) // else the lease ends
 }
 
-// Close gives unfinished tasks back, and returns their number. The cause is the error that stops the worker, such as a rejected API
-// key, or nil for a normal stop. If the last worker stops with a cause, Remote.Do returns ErrNoWorkers.
+// Close returns unfinished tasks to the queue. returned is the number of these tasks. The cause is the error that stops the worker,
+// such as a rejected API key, or nil for a normal stop. If the last worker stops with a cause, Remote.Do returns ErrNoWorkers.
 func (s *Source) Close(cause error) (returned int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), giveBackTimeout)
 	defer cancel()
@@ -362,7 +362,7 @@ func (s *Source) Close(cause error) (returned int, err error) {
 	return returned, errors.Join(err, s.from.Close())
 }
 
-// Status returns a message with the reason why there are no tasks, or "" while there are tasks.
+// Status returns the reason why the Source has no tasks, or "" while the Source has tasks.
 func (s *Source) Status() string {
 	const idleAfter = 2 * time.Second
 	s.mu.Lock()

@@ -69,8 +69,8 @@ for i = 6, #KEYS, 3 do
 end
 return out`)
 
-// Status returns the state of all accounts in Redis. It scans all keys without blocking Redis. While Redis is unreachable, it waits
-// until ctx ends.
+// Status returns the state of all accounts in Redis. Status scans all keys without blocking Redis. While Redis is unreachable,
+// Status waits until ctx ends.
 func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	all := Status{URL: c.String(), Engine: c.engine, Accounts: []AccountStatus{}}
 	found, err := c.find(ctx)

@@ -65,13 +65,13 @@ func Redact(text string) string {
 	return scheme + "://" + name + ":***" + text[at:]
 }
 
-// CheckURL returns an *Error if Open would reject the URL. It does not connect.
+// CheckURL returns an *Error if Open would reject the URL. CheckURL does not connect.
 func CheckURL(text string) error {
 	_, err := parseURL(text)
 	return err
 }
 
-// Password returns the password in a URL. It returns "" if the URL contains none or is invalid.
+// Password returns the password in a URL, or "" if the URL contains no password or is invalid.
 func Password(text string) string {
 	e, _ := parseURL(text)
 	return e.password

@@ -16,7 +16,7 @@ import (
 )
 
 // Worker receives tasks of jobs and sends back their results. Pass every task from Next to Complete, Later or Return. Until then, no
-// other Worker gets it while this one renews its lease. It is safe for concurrent use: call Next from one goroutine per task.
+// other Worker gets the task while this Worker renews its lease. A Worker is safe for concurrent use. Use one goroutine per task.
 type Worker struct {
 	link    *link
 	terms   terms
@@ -59,7 +59,7 @@ type completion struct {
 	done   chan error
 }
 
-// Work returns a Worker for the named jobs, or without names for all jobs, including future ones. It must be closed.
+// Work returns a Worker for the named jobs, or without names for all jobs, including future jobs. The caller must close the Worker.
 func (c *Cluster) Work(ctx context.Context, jobs ...string) (*Worker, error) {
 	if err := c.mayQueue(ctx); err != nil {
 		return nil, err
@@ -80,8 +80,8 @@ func (c *Cluster) Work(ctx context.Context, jobs ...string) (*Worker, error) {
 	return w, nil
 }
 
-// Next waits for a task, and alternates between jobs. It also waits while Redis is unreachable. If a job that was passed to Work by
-// name has another version, Next returns a *VersionError. It skips other such jobs. After Close, it returns ErrClosed.
+// Next waits for a task, and alternates between jobs. Next also waits while Redis is unreachable. If a job named in Work has another
+// version, Next returns a *VersionError. Next skips unnamed jobs with another version. After Close, Next returns ErrClosed.
 func (w *Worker) Next(ctx context.Context) (Task, error) {
 	place := make(chan Task, 1)
 	w.mu.Lock()
@@ -118,10 +118,10 @@ func (w *Worker) Next(ctx context.Context) (Task, error) {
 	return Task{}, err
 }
 
-// Complete sends the result of a task, and waits until Redis has it. Only the first result of a number counts. Further results are
-// dropped and counted in JobStatus.Repeated, without an error. If ctx ends, Complete returns its cause, and the Worker still sends
-// the result unless it is closed. Complete returns ErrClosed after Close, and *TooLargeError for a result above MaxPayload. After
-// a *TooLargeError, the Worker keeps the task.
+// Complete sends the result of a task, and waits until Redis has stored the result. Only the first result of a task counts. Further
+// results are dropped and counted in JobStatus.Repeated, without an error. If ctx ends, Complete returns the cause of ctx, and the
+// Worker still sends the result unless the Worker is closed. Complete returns ErrClosed after Close, and a *TooLargeError for a
+// result above MaxPayload. After a *TooLargeError, the Worker keeps the task.
 func (w *Worker) Complete(ctx context.Context, t Task, result []byte) error {
 	if len(result) > MaxPayload {
 		return &TooLargeError{Number: t.Number, Bytes: len(result)}
@@ -140,9 +140,9 @@ func (w *Worker) Complete(ctx context.Context, t Task, result []byte) error {
 	}
 }
 
-// Holds reports whether this Worker still has a task. Call it right before you start the task. It returns false if the Worker's lease
-// has expired, for example after the host slept, because Redis may have given the task to another Worker. Do not start or return
-// such a task. If no other Worker has it, it goes back to the queue.
+// Holds reports whether this Worker still has a task. Call Holds right before you start a task. Holds returns false if the Worker's
+// lease has expired, because another Worker may have received the task. If Holds returns false, do not start or return the task. If
+// no other Worker has the task, the task goes back to the queue.
 func (w *Worker) Holds(t Task) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,8 +177,8 @@ func (s *served) dropAllLocked() {
 	clear(s.held)
 }
 
-// Later gives a task back, for any Worker to receive after the given wait. This delivery is not counted. If Later fails, the task
-// goes back without a wait as soon as Redis responds.
+// Later returns a task to the queue, for any Worker to receive after the given wait. Task.Deliveries does not count this delivery. If
+// Later fails, the task goes back without a wait as soon as Redis responds.
 func (w *Worker) Later(ctx context.Context, t Task, wait time.Duration) error {
 	s := t.Job.served
 	_, err := w.link.do(ctx, scriptBack, s.keys, func() []string {
@@ -196,10 +196,11 @@ func (w *Worker) Later(ctx context.Context, t Task, wait time.Duration) error {
 	return err
 }
 
-// Return gives a task back without a wait, for example before the Worker stops. This delivery is not counted.
+// Return returns a task to the queue without a wait, for example before the Worker stops. Task.Deliveries does not count this
+// delivery.
 func (w *Worker) Return(ctx context.Context, t Task) error { return w.Later(ctx, t, 0) }
 
-// Close stops the Worker. Other Workers get its tasks after 6 s. To avoid this delay, return them before. It is safe to call twice.
+// Close stops the Worker. Other Workers get its tasks after 6 s. To avoid this delay, return all tasks first. Close is idempotent.
 func (w *Worker) Close() error {
 	w.mu.Lock()
 	first := w.err == nil

@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// Serve accepts connections on l and serves them with web until web is shut down or closed. It sets web.Handler and web.ConnContext,
-// and returns the error of web.Serve. It sends each part of a response in one write. http.Server alone splits parts above 4 KiB.
+// Serve accepts connections on l and serves them with web until web is shut down or closed. Serve sets web.Handler and
+// web.ConnContext, and returns the error of web.Serve. Serve sends each part of a response in one write, even above 4 KiB.
 func (g *Gateway) Serve(web *http.Server, l net.Listener) error {
 	web.Handler = g
 	web.ConnContext = func(ctx context.Context, c net.Conn) context.Context {

@@ -1,10 +1,10 @@
 // Package gateway provides an http.Handler in front of LLM providers. The handler queues each request until the provider's rate
 // limits allow it, in a fair order among tenants. Clients in any language share these limits.
 //
-// The gateway passes the client's request to the upstream with the upstream's key, and returns the response unchanged. Its own
-// rejections have the error format of the client's API.
+// The gateway passes the client's request to the upstream with the upstream's key, and returns the response unchanged. Rejections by
+// the gateway have the error format of the client's API.
 //
-// New returns a Gateway for provider.Upstreams. Its methods are safe for concurrent use.
+// New returns a Gateway for provider.Upstreams. Methods of a Gateway are safe for concurrent use.
 package gateway
 
 import (
@@ -24,18 +24,18 @@ import (
 // Config configures a Gateway. Only Upstreams is required.
 type Config struct {
 	Upstreams *provider.Upstreams // upstreams that receive the requests
-	Base      http.RoundTripper   // transport of requests to upstreams (default provider.NewBase(256))
-	Header    http.Header         // headers of every upstream request; they replace headers of the same name
+	Base      http.RoundTripper   // HTTP transport to upstreams (default provider.NewBase(256))
+	Header    http.Header         // headers to add to every upstream request, in place of headers with the same name
 
-	// Tenants are the tenants and their keys. If it is nil or has never had a tenant, the gateway asks for no key, and should listen
-	// on loopback only. The Gateway does not close it: close it after Wait.
+	// Tenants is the set of tenants. If Tenants is nil or has never had a tenant, the gateway requires no key, and should listen on
+	// loopback only. The Gateway does not close Tenants: close Tenants after Wait.
 	Tenants *Tenants
 
-	// Models maps aliases, which clients can use as model names, to names of models.
+	// Models maps aliases, which clients can use as model names, to model names.
 	Models map[string]string
 
-	// Early is the time after which a waiting stream gets its headers, and a comment every 10 s, so that its client does not time
-	// out. Errors then arrive as events of the stream. Zero: only the upstream's response starts a stream.
+	// Early is the time after which a waiting stream gets its headers, and a comment every 10 s, so that the client does not time
+	// out. Later errors arrive as stream events. If Early is zero, only the upstream's response starts a stream.
 	Early time.Duration
 
 	// Passthrough lists paths outside the supported APIs that the gateway forwards.
@@ -43,23 +43,23 @@ type Config struct {
 
 	Deadlines Deadlines // time limits of each request
 
-	// MaxBodyMemory limits the memory for all request bodies, in bytes (default 256 MiB). A body above a quarter of it is rejected
-	// with 413. If too little memory is free for a body, the request is rejected with 503. One tenant gets at most half.
+	// MaxBodyMemory limits the memory for all request bodies, in bytes (default 256 MiB). A body above a quarter of the limit is
+	// rejected with 413. If too little memory is free, the request is rejected with 503. One tenant gets at most half of the limit.
 	MaxBodyMemory int64
 
-	// Hosts are further accepted values of the Host header, with or without port. Loopback names are always accepted.
+	// Hosts lists additional accepted values of the Host header, with or without port. Loopback names are always accepted as Host.
 	Hosts []string
 
 	// Traffic counts the requests (default: a new Traffic, which the dashboard shows).
 	Traffic *Traffic
 
-	Logger *slog.Logger // log of errors (nil: none)
+	Logger *slog.Logger // logger for errors (nil: no log)
 }
 
-// Deadlines are the time limits of a request. Only Queue includes time in the queue. Zero selects the default.
+// Deadlines are the time limits of a request. Only Queue includes time in the queue. A zero field selects the default.
 type Deadlines struct {
 	Queue     time.Duration // maximum time in queues, over all attempts (default 5 min)
-	FirstByte time.Duration // maximum time from sending an attempt to the start of its response (default 10 min)
+	FirstByte time.Duration // maximum time per attempt from sending the request to the start of the response (default 10 min)
 	Idle      time.Duration // maximum time between two parts of a response (default 2 min)
 	Total     time.Duration // maximum time at upstreams, over all attempts (default: unlimited)
 }
@@ -78,7 +78,7 @@ const (
 	defaultMaxBodyMemory = 256 << 20
 )
 
-// Gateway is the http.Handler for the requests of clients. Create one with New. It is safe for concurrent use.
+// Gateway is the http.Handler for the requests of clients. Create a Gateway with New. A Gateway is safe for concurrent use.
 type Gateway struct {
 	log     *slog.Logger
 	now     atomic.Pointer[state]
@@ -95,7 +95,7 @@ type Gateway struct {
 	idle sync.Cond
 }
 
-// New returns a Gateway. If a field of cfg is invalid, the error names it.
+// New returns a Gateway. If a field of cfg is invalid, the error names the field.
 func New(cfg Config) (*Gateway, error) {
 	cfg.Traffic = cmp.Or(cfg.Traffic, NewTraffic(nil))
 	s, err := newState(cfg)
@@ -117,7 +117,7 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// ServeHTTP serves one request of a client, and the health checks /healthz and /readyz. ServeUI serves the dashboard.
+// ServeHTTP serves a request of a client or one of the health checks /healthz and /readyz. ServeUI serves the dashboard.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.count(1)
 	defer g.count(-1)
@@ -209,7 +209,7 @@ func setPatience(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Drain makes /readyz return 503, so that load balancers send no new requests. The Gateway still serves requests that arrive.
+// Drain makes /readyz return 503, so that load balancers send no new requests. After Drain, the Gateway still serves new requests.
 func (g *Gateway) Drain() { g.draining.Store(true) }
 
 // Wait blocks until no request is in progress.

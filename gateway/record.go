@@ -13,32 +13,32 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// Record describes a finished request. It contains no content of the request or the response.
+// Record describes a finished request. A Record contains no content of the request or the response.
 type Record struct {
-	At       time.Time // arrival of the request
+	At       time.Time // arrival time of the request
 	ID       string    // x-request-id of the client, or a generated ID
-	Tenant   string    // name of the tenant ("": none)
-	Model    string    // model after aliases are resolved ("": none, or rejected before it was known)
-	Listed   bool      // Model is a name in the configuration or the registry, not only in the request
-	Upstream string    // name of the upstream of the last attempt ("": not sent)
-	Provider string    // name of that upstream's provider
-	Endpoint string    // path of the API, such as /v1/messages ("": unknown path)
+	Tenant   string    // name of the tenant ("" if none)
+	Model    string    // model name with aliases resolved ("" if none, or if rejected before the model was known)
+	Listed   bool      // Model is listed in the configuration or the registry
+	Upstream string    // name of the upstream of the last attempt ("" if no attempt was sent)
+	Provider string    // name of the provider of the last attempt
+	Endpoint string    // API path, such as /v1/messages ("" if unknown)
 	Stream   bool      // the client asked for a stream
 
-	Status int    // HTTP status of the response to the client (0: the client disconnected before)
-	Kind   string // a Kind constant, or the reason of the gateway's rejection, such as queue_full
+	Status int    // HTTP status of the response to the client (0 if the client disconnected first)
+	Kind   string // a Kind constant, or the gateway's reason for the rejection, such as queue_full
 
 	Tries   int           // attempts sent
 	Wait    time.Duration // time in queues, over all attempts
-	First   time.Duration // time from sending the first attempt to the start of the response (0: no response)
-	Latency time.Duration // time from arrival to the end
+	First   time.Duration // time from sending the first attempt to the start of the response (0 if no response)
+	Latency time.Duration // time from the arrival to the end of the request
 
 	Usage   sluice.Usage // reported usage of all attempts
-	Cost    float64      // cost in US dollars, if HasCost
+	Cost    float64      // cost in US dollars, if HasCost is true
 	HasCost bool         // the price of at least one attempt is known
 
 	Estimated float64 // estimated part of Cost in US dollars, for responses without usage
-	Unpriced  int     // calls of the provider's tools that Cost omits, because their price is unknown
+	Unpriced  int     // number of provider tool calls that Cost omits, because their price is unknown
 }
 
 func (r *Record) add(c pricing.Cost) {
@@ -50,7 +50,7 @@ const (
 	KindOK         = "ok"             // the client got the complete response
 	KindUpstream   = "upstream_error" // the client got an error of the upstream, with any HTTP status
 	KindCut        = "cut"            // the response ended early
-	KindClientGone = "client_gone"    // the client disconnected before the end
+	KindClientGone = "client_gone"    // the client disconnected before the end of the response
 )
 
 // visit is a request while it is here. It is the writer of its answer, which it looks at in passing.

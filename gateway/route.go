@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// Passthrough forwards requests outside the supported APIs to one upstream, with its key. Each counts as one request.
+// Passthrough forwards requests of unsupported APIs to one upstream, with its key. A forwarded request counts as one request.
 type Passthrough struct {
 	Method   string // HTTP method (default: any)
-	Path     string // path that is forwarded with all paths below it, such as /v1/files; no slash at the end
+	Path     string // path to forward, including all paths below, such as /v1/files; no slash at the end
 	Upstream string // name of the upstream
 }
 

@@ -57,9 +57,9 @@ func newState(cfg Config) (*state, error) {
 	return s, err
 }
 
-// Swap replaces the Config for new requests. It ignores cfg.Logger and cfg.Tenants, and keeps the Traffic if cfg.Traffic is nil.
-// Requests in progress keep the old Config, and over is closed when the last of them finishes. If a field of cfg is invalid, the
-// error names it, and the old Config stays in use.
+// Swap replaces the Config for new requests. Swap ignores cfg.Logger and cfg.Tenants. If cfg.Traffic is nil, Swap keeps the old
+// Traffic. Requests in progress keep the old Config. When the last request with the old Config finishes, over is closed. If a field
+// of cfg is invalid, the error names the field, and the old Config stays in use.
 func (g *Gateway) Swap(cfg Config) (over <-chan struct{}, err error) {
 	cfg.Traffic = cmp.Or(cfg.Traffic, g.now.Load().cfg.Traffic)
 	s, err := newState(cfg)

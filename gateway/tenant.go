@@ -18,15 +18,15 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Tenant is a client of the gateway with its own key, weight and limits. A zero field selects the default, or no limit.
+// Tenant is a client of the gateway with its own key, weight and limits. A zero field selects the default, or means no limit.
 type Tenant struct {
-	Name      string `yaml:"name"`       // unique name: 1 to 64 letters, digits and . _ -, the first a letter or digit
-	KeySHA256 string `yaml:"key_sha256"` // SHA-256 of its key in hexadecimal, as NewKey returns it
+	Name      string `yaml:"name"`       // unique name of 1 to 64 letters, digits, dots, underscores or hyphens that starts with a letter or digit
+	KeySHA256 string `yaml:"key_sha256"` // SHA-256 of the tenant's key in hexadecimal, as returned by NewKey
 
 	Weight   float64 `yaml:"weight,omitempty"`   // share of a contended limit, relative to other tenants (default 1)
 	Priority string  `yaml:"priority,omitempty"` // low, normal, high or critical (default normal)
 
-	// Limits over all models. Requests above them wait before they enter the queue that tenants share.
+	// Limits for all models together. Requests above these limits wait before they enter the queue that tenants share.
 	RPM         int `yaml:"rpm,omitempty"`         // requests per minute (default: unlimited)
 	TPM         int `yaml:"tpm,omitempty"`         // tokens per minute (default: unlimited)
 	Concurrency int `yaml:"concurrency,omitempty"` // requests in flight (default: unlimited)
@@ -35,12 +35,12 @@ type Tenant struct {
 	MaxCostDay   float64 `yaml:"max_cost_day,omitempty"`   // cap per day in UTC (default: none)
 	MaxCostMonth float64 `yaml:"max_cost_month,omitempty"` // cap per month in UTC (default: none)
 
-	// Models lists the allowed models by name or alias (default: all). A * at the end matches any suffix. If Models or a spending cap
-	// is set, requests may only contain fields that provider.Endpoint.HasField reports.
+	// Models lists the allowed models by name or alias (default: all). A * at the end of a name matches any suffix. If Models or a
+	// spending cap is set, requests may only contain fields that provider.Endpoint.HasField accepts.
 	Models []string `yaml:"models,omitempty"`
 
 	MaxQueue int           `yaml:"max_queue,omitempty"` // maximum number of waiting requests (default 10,000)
-	MaxWait  time.Duration `yaml:"-"`                   // maximum time of a request in queues (default and maximum: Deadlines.Queue)
+	MaxWait  time.Duration `yaml:"-"`                   // maximum time that a request waits in queues (default and upper bound: Deadlines.Queue)
 }
 
 const usualMaxQueue = 10_000
@@ -49,7 +49,7 @@ var priorities = map[string]limits.Priority{"": limits.Normal, "low": limits.Low
 
 var tenantName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// CheckTenants returns an error if a tenant is invalid, and the field that the error is about, such as [0].rpm.
+// CheckTenants returns an error if a tenant is invalid, and the path of the invalid field, such as [0].rpm.
 func CheckTenants(tenants []Tenant) (field string, err error) {
 	names, sums := make(map[string]bool), make(map[string]bool)
 	for i := range tenants {

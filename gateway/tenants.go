@@ -20,16 +20,16 @@ import (
 
 // TenantsConfig configures Tenants.
 type TenantsConfig struct {
-	Tenants []Tenant // initial tenants (none: the gateway asks for no key)
+	Tenants []Tenant // initial tenants; without any, the gateway requires no key
 
-	// Spent is the path of the file that stores the cost of each tenant. Several processes can share it. "" stores nothing.
+	// Spent is the path of the file that stores the cost of each tenant. Several processes can share the file. "" stores nothing.
 	Spent string
 
-	Logger *slog.Logger // log of errors (nil: none)
+	Logger *slog.Logger // logger for errors (nil: no log)
 }
 
-// Tenants is the set of tenants of a Gateway. Until it has had its first tenant, the Gateway accepts requests without a key.
-// It is safe for concurrent use.
+// Tenants is the set of tenants of a Gateway. Before the first tenant is added, the Gateway accepts requests without a key. Tenants
+// is safe for concurrent use.
 type Tenants struct {
 	log    *slog.Logger
 	purses *purses
@@ -66,7 +66,7 @@ type terms struct {
 	limits *sluice.Scheduler // its own; nil: none
 }
 
-// OpenTenants returns Tenants, which must be closed. It fails if a tenant is invalid or the file of costs cannot be read.
+// OpenTenants returns Tenants to close after use, or an error if a tenant is invalid or the cost file cannot be read.
 func OpenTenants(cfg TenantsConfig) (*Tenants, error) {
 	t := &Tenants{log: cfg.Logger, anyone: &tenant{}}
 	if t.log == nil {
@@ -87,16 +87,16 @@ func OpenTenants(cfg TenantsConfig) (*Tenants, error) {
 // Keyed reports whether requests need a tenant's key.
 func (t *Tenants) Keyed() bool { return t.roster.Load().keyed }
 
-// TenantState is the state of a tenant at one instant. Traffic counts its usage.
+// TenantState is the state of a tenant at one instant. Traffic counts the tenant's usage.
 type TenantState struct {
 	Tenant
-	Waiting  int     // requests not sent yet
-	Open     int     // all requests in progress, including Waiting
+	Waiting  int     // number of requests not yet sent to an upstream
+	Open     int     // number of requests in progress, including waiting requests
 	DayUSD   float64 // cost of the current day (UTC) in US dollars, including estimates for requests in progress
-	MonthUSD float64 // cost of the current month (UTC), likewise
+	MonthUSD float64 // cost of the current month (UTC) in US dollars, including estimates for requests in progress
 }
 
-// States returns the states of all tenants in order of their names. If no key is needed, it returns one state without a name.
+// States returns the states of all tenants, sorted by name. If requests need no key, States returns one state without a name.
 func (t *Tenants) States() []TenantState {
 	r := t.roster.Load()
 	all := make([]TenantState, 0, len(r.byName)+1)
@@ -133,7 +133,7 @@ func (t *Tenants) ahead(of *tenant, model string) int {
 	return int(min(float64(all), float64(own)*weights/cmp.Or(of.terms.Load().Weight, 1)))
 }
 
-// Close writes the costs to the file. Call it after the requests have finished. A second call, or a call on nil, does nothing.
+// Close writes the costs to the cost file. Call Close after all requests have finished. Close twice or on nil does nothing.
 func (t *Tenants) Close() error {
 	if t == nil {
 		return nil
@@ -165,8 +165,8 @@ func (t *Tenants) identify(key string) (*tenant, bool) {
 	return one, subtle.ConstantTimeCompare(own.sum[:], sum[:]) == 1
 }
 
-// Set replaces the tenants for new requests, and does not stop requests in progress. A tenant whose name stays keeps its queue and
-// its costs. If a tenant is invalid, Set returns an error. After the last tenant is removed, every request is rejected.
+// Set replaces the tenants for new requests, and does not stop requests in progress. A tenant with an unchanged name keeps its queue
+// and its costs. If a tenant is invalid, Set returns an error. After the last tenant is removed, every request is rejected.
 func (t *Tenants) Set(tenants []Tenant) error {
 	if field, err := CheckTenants(tenants); err != nil {
 		return fmt.Errorf("gateway: Tenants%s: %w", field, err)

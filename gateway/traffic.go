@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Traffic counts the requests of a Gateway, by tenant and model and over the last 15 minutes. It keeps no content of requests or
-// responses. Create one with NewTraffic. It is safe for concurrent use.
+// Traffic counts the requests of a Gateway, by tenant and model, and over the last 15 minutes. A Traffic stores no content of
+// requests or responses. Create a Traffic with NewTraffic. A Traffic is safe for concurrent use.
 type Traffic struct {
 	ended func(*Record)
 
@@ -33,34 +33,34 @@ const (
 
 // TrafficSnapshot contains the counts of a Traffic at one instant.
 type TrafficSnapshot struct {
-	At            time.Time     // instant of the snapshot
-	Waiting, Open int           // requests in queues, and requests sent to an upstream
-	Uses          []Use         // usage since NewTraffic, in order of tenant and model
-	Times         []TimeTraffic // the last 15 minutes in steps of 10 s, the oldest first
+	At            time.Time     // time of the snapshot
+	Waiting, Open int           // number of requests in queues, and of requests in flight at upstreams
+	Uses          []Use         // usage since NewTraffic, sorted by tenant and model
+	Times         []TimeTraffic // counts of the last 15 minutes in steps of 10 s, oldest first
 }
 
 // Use counts the requests of one tenant for one model.
 type Use struct {
-	Tenant string // name of the tenant ("": none)
-	Model  string // model, as in Record ("other": models after the tenant's first 50, unless Record.Listed)
+	Tenant string // name of the tenant ("" if none)
+	Model  string // model name, or "other" for models after the tenant's first 50, unless Record.Listed is true
 
-	Waiting, Open int     // requests in progress, as in TrafficSnapshot
-	Ended, Failed int     // finished requests, and the failed ones among them
-	Throttled     int     // attempts that an upstream rejected as rate-limited
+	Waiting, Open int     // number of requests in queues, and of requests in flight at upstreams
+	Ended, Failed int     // number of finished requests, and of failed requests
+	Throttled     int     // number of rate-limited attempts
 	Input, Output int64   // input and output tokens
 	Cost          float64 // cost in US dollars
-	Unpriced      int     // requests with usage whose price is unknown
+	Unpriced      int     // number of requests with usage but without a known price
 }
 
-// TimeTraffic counts the requests of 10 s.
+// TimeTraffic counts the requests in a period of 10 s.
 type TimeTraffic struct {
-	Ended, Failed, Throttled int   // counts as in Use
+	Ended, Failed, Throttled int   // counts of requests and attempts, as in Use
 	Tokens                   int64 // input and output tokens of the finished requests
 	Waiting                  int   // maximum number of requests in queues
 }
 
-// NewTraffic returns a Traffic for Config.Traffic. If ended is not nil, it is called with each finished request, on the goroutine
-// that served the request. It must return quickly.
+// NewTraffic returns a Traffic for Config.Traffic. If ended is not nil, the goroutine that served a request calls ended with the
+// finished request. The function ended must return quickly.
 func NewTraffic(ended func(*Record)) *Traffic {
 	return &Traffic{ended: ended, uses: make(map[useKey]*Use), models: make(map[string]int)}
 }

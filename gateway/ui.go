@@ -38,9 +38,9 @@ const (
 	uiPolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
 
-// ServeUI serves the dashboard under /ui. The dashboard shows the usage of all tenants. Serve it on a separate listener, because
-// a reverse proxy may publish the listener for clients. ServeUI rejects requests from other hosts, through proxies and from pages
-// of other origins with 403.
+// ServeUI serves the dashboard under /ui. The dashboard shows the usage of all tenants. Serve the dashboard on a separate listener,
+// because a reverse proxy may publish the listener for clients. ServeUI responds with 403 to requests from other hosts, through
+// proxies or from pages of other origins.
 func (g *Gateway) ServeUI(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", uiPolicy)

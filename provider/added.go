@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 )
 
-// Added adapts the fields that Sluice adds to requests of chat completions: the output limit, and the option that asks for the usage of a
-// stream. From rejections, it learns the field names that each model accepts. Use one Added per account. The zero value is ready to use. An
-// Added is safe for concurrent use.
+// Added adapts the two fields that Sluice adds to chat completion requests: the output limit and stream_options. An Added learns from
+// rejections the field names that each model accepts. Use one Added per account. The zero value is ready to use. An Added is safe for
+// concurrent use.
 type Added struct {
 	mu     sync.Mutex
 	models map[string]taken
@@ -28,7 +28,7 @@ type taken struct {
 // streamOptions is the field that asks a stream for its usage.
 const streamOptions = "stream_options"
 
-// OtherBound returns the other name of max_tokens or max_completion_tokens, and "" for any other field of chat completions.
+// OtherBound returns "max_completion_tokens" for "max_tokens" and the reverse, and "" for any other name.
 func OtherBound(name string) string {
 	return map[string]string{"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}[name]
 }
@@ -39,9 +39,9 @@ func (a *Added) of(model string) taken {
 	return a.models[model]
 }
 
-// Complete returns the body of a request to a model of p, and the names of its added fields. bound names the field of body with the output
-// limit that Sluice added, or is "". Complete renames this field if the model requires it. If stream is true, Complete also asks for the
-// usage.
+// Complete returns the completed body of a request to a model of p, and the names of the added fields. bound is the name of the output limit
+// that Sluice added to body, or "". If the model requires another name, Complete renames the field bound. If stream is true, Complete also
+// requests usage.
 func (a *Added) Complete(p *Provider, e Endpoint, model string, body []byte, bound string, stream bool) (complete []byte, added []string) {
 	if e != ChatCompletions { // the only endpoint with more than one name
 		return body, nil
@@ -62,8 +62,8 @@ func (a *Added) Complete(p *Provider, e Endpoint, model string, body []byte, bou
 	return body, added
 }
 
-// Refused learns from the rejection of a request with added fields: see Verdict.Unsupported. It sets o.Amended if the model may accept the
-// request with the other name of the field, or without the field.
+// Refused learns field names from a rejected request with added fields (see Verdict.Unsupported). If the model may accept the request with
+// the field renamed or removed, Refused sets o.Amended.
 func (a *Added) Refused(model string, o *sluice.Outcome) {
 	refusal, ok := errors.AsType[*Error](o.Err)
 	if !ok || refusal.Unsupported == "" || o.Kind.Fatal() || o.Kind.Throttle() || o.Kind.Transient() {
@@ -103,9 +103,9 @@ func renamed(body []byte, from, to string) []byte {
 	return body
 }
 
-// WithUsage returns a body of chat completions that asks a stream for its usage. OpenAI states the usage only if asked
-// (https://platform.openai.com/docs/api-reference/chat/create#chat_create-stream_options). A body that already asks for it, or is not a JSON
-// object, is returned unchanged.
+// WithUsage returns a chat completion body that requests usage in the stream. OpenAI streams usage only on request
+// (https://platform.openai.com/docs/api-reference/chat/create#chat_create-stream_options). If body already requests usage or is not a JSON
+// object, WithUsage returns body unchanged.
 func WithUsage(body []byte) []byte {
 	var options []byte
 	at, members := 0, 0
@@ -129,8 +129,8 @@ func WithUsage(body []byte) []byte {
 	return append(append(edited, with...), body[to:]...)
 }
 
-// UsageOptions returns a value of stream_options that asks a stream of chat completions for its usage. options is the present value, or nil.
-// UsageOptions returns nil if options already asks for the usage, or has a type that the provider will reject.
+// UsageOptions returns a value of stream_options that requests usage in a chat completion stream. options is the current value of
+// stream_options, or nil. If options already requests usage or has a type that the provider will reject, UsageOptions returns nil.
 func UsageOptions(options []byte) []byte {
 	const ask = `"include_usage":true`
 	switch {

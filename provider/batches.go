@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// BatchAPI describes a provider's Batch API, which processes many requests at a lower price, within a day as a rule. The zero value is a
-// provider without a Batch API. A number of 0 is unknown.
+// BatchAPI describes a provider's Batch API, which processes many requests at a lower price, usually within a day. The zero value describes
+// a provider without a Batch API. A number of 0 means unknown.
 type BatchAPI struct {
-	API      string        // form of the API: openai, anthropic or gemini; "" if there is no Batch API
+	API      string        // API format: openai, anthropic or gemini; "" if the provider has no Batch API
 	Requests int           // maximum number of requests in a batch
-	Bytes    int64         // maximum size of a batch's file
-	OneModel bool          // all requests of a batch must be to one model
+	Bytes    int64         // maximum size of a batch file in bytes
+	OneModel bool          // all requests in a batch must use the same model
 	PerHour  int           // maximum number of new batches per hour
-	Pending  int           // maximum number of requests in all unfinished batches
-	Window   time.Duration // maximum duration of a batch, which then ends even if it is unfinished
-	Price    float64       // fraction of the normal price, such as 0.5
+	Pending  int           // maximum number of requests in all unfinished batches together
+	Window   time.Duration // time after which the provider stops an unfinished batch
+	Price    float64       // price of a batch request as a fraction of the normal price, such as 0.5
 	Source   string        // URL of the documentation
 }
 
-// BatchesRow is a [BatchAPI] in YAML. If a field is missing, the value of the provider stays.
+// BatchesRow is the YAML form of a [BatchAPI]. A missing field keeps the provider's value unchanged.
 type BatchesRow struct {
 	API      *string  `yaml:"api"`
 	Requests *Count   `yaml:"requests"`

@@ -15,11 +15,11 @@ import (
 // maxMessage is how much of a provider's words is kept.
 const maxMessage = 1000
 
-// Classify returns the meaning of a response. It reads the status, the headers and the error fields of the body. It does not read the output
-// of a model. A status of 0 is an error without a status.
+// Classify interprets a provider's response. Classify reads the status, the headers and the error fields of the body, but not the model's
+// output. Status 0 means an error without an HTTP status.
 //
-// A response of status 200 with an error in its body is an error. If the body states another status than HTTP, the status in the body
-// counts, because some gateways return a 429 as a 400.
+// A response with status 200 and an error in the body counts as an error. If the status in the body differs from the HTTP status, Classify
+// uses the body's status, because some gateways return a 429 as a 400.
 func Classify(p Provider, status int, h http.Header, body []byte, now time.Time) Verdict {
 	return p.classify(status, h, body, nil, now)
 }
@@ -48,11 +48,11 @@ func classifyEvent(p Provider, data []byte, now time.Time) Verdict {
 	return p.verdict(errtext.Read(data, nil), 0, nil, now)
 }
 
-// ClassifyText returns the meaning of an error text, such as an exception of an SDK, the standard error of a command, a line of a log or a
-// pasted response. status is the HTTP status, or 0 if it is unknown.
+// ClassifyText interprets an error text, such as an SDK exception, the standard error of a command, a log line or a pasted response. status
+// is the HTTP status, or 0 if unknown.
 //
-// The kind is OK unless the text has the form of an error: the name of an exception, an error prefix, a status with its phrase, an error
-// object, or a known rejection message. Texts about errors, such as commit messages, manuals, code and usage displays, are OK.
+// The kind is OK unless the text looks like an error: an exception name, an error prefix, a status with its phrase, an error object, or a
+// known rejection message. Texts that only discuss errors, such as commit messages, manuals, code and usage displays, have the kind OK.
 func ClassifyText(p Provider, status int, text string, now time.Time) Verdict {
 	if status < 400 {
 		status = 0
@@ -83,7 +83,7 @@ func ClassifyText(p Provider, status int, text string, now time.Time) Verdict {
 	return p.verdict(errtext.Read([]byte(s), nil), status, nil, now)
 }
 
-// Head returns the status and the headers of an HTTP response at the start of a text. It returns false if the text starts otherwise.
+// Head parses the status and headers of an HTTP response at the start of text. If text does not start with an HTTP response, ok is false.
 func Head(text string) (status int, h http.Header, ok bool) {
 	status, h, _, ok = errtext.Head(text)
 	return status, h, ok

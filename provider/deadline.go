@@ -14,8 +14,8 @@ const (
 	mostModels     = 1000             // models whose latencies are kept
 )
 
-// Deadlines computes the deadline of an attempt for each model: 10 times the 99th percentile of the last 512 latencies, at least 30 s. With
-// fewer than 20 latencies, the deadline is 10 min. The zero value is ready to use. A Deadlines is safe for concurrent use.
+// Deadlines computes a time limit per attempt for each model: 10 times the 99th percentile of the last 512 latencies, at least 30 s. With
+// fewer than 20 latencies of a model, the time limit is 10 min. The zero value is ready to use. A Deadlines is safe for concurrent use.
 type Deadlines struct {
 	mu     sync.Mutex
 	models map[string]*latencies
@@ -29,7 +29,7 @@ type latencies struct {
 	since    int // latencies observed since deadline was computed
 }
 
-// Of returns the present deadline of an attempt at a request to a model.
+// Of returns the current time limit for an attempt at a request to a model.
 func (d *Deadlines) Of(model string) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -44,7 +44,7 @@ func (d *Deadlines) Of(model string) time.Duration {
 	return l.deadline
 }
 
-// Observe records the latency of a successful response of a model.
+// Observe records the latency of a successful response from a model.
 func (d *Deadlines) Observe(model string, took time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

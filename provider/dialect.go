@@ -13,13 +13,13 @@ type Dialect uint8
 
 // These are the supported dialects.
 const (
-	OpenAI    Dialect = iota // APIs of OpenAI and of compatible servers
+	OpenAI    Dialect = iota // APIs of OpenAI and OpenAI-compatible servers
 	Anthropic                // Messages API
 	Gemini                   // Gemini API (generateContent)
 	Cohere                   // Chat API, version 2
 )
 
-// Endpoint is a path of a provider's API with a known format of requests and responses.
+// Endpoint is an API path whose request and response formats are known.
 type Endpoint uint8
 
 // These are the supported endpoints. The zero value is no endpoint.
@@ -103,10 +103,10 @@ var (
 	}()
 )
 
-// Known reports whether the dialect is supported.
+// Known reports whether Sluice supports the dialect.
 func (d Dialect) Known() bool { return int(d) < len(dialects) }
 
-// String returns the name of the dialect in settings, such as "openai".
+// String returns the dialect's name as written in settings, such as "openai".
 func (d Dialect) String() string {
 	if d.Known() {
 		return dialectFacts[d].name
@@ -114,7 +114,7 @@ func (d Dialect) String() string {
 	return fmt.Sprintf("dialect(%d)", uint8(d))
 }
 
-// DialectOf returns the dialect of the client that sent a request, so that the client can read error responses (default OpenAI).
+// DialectOf returns the dialect in which to send errors to the client that sent a request (default OpenAI).
 func DialectOf(r *http.Request) Dialect {
 	for d := range dialects {
 		if dialects[d].isFrom(r) {
@@ -124,29 +124,29 @@ func DialectOf(r *http.Request) Dialect {
 	return OpenAI
 }
 
-// Refusal is an error of a server that is not the provider, such as a gateway.
+// Refusal is an error from a server other than the provider, such as a gateway.
 type Refusal struct {
 	Status  int    // HTTP status
 	Kind    string // error code, such as queue_full or invalid_request
 	Message string
-	Field   string // invalid field of the request, or ""
+	Field   string // name of the invalid request field, or ""
 }
 
-// Refusal returns the body of an error response as a value for json.Marshal, in the form of the dialect.
+// Refusal returns the body of an error response in the dialect's format, as a value for json.Marshal.
 func (d Dialect) Refusal(r Refusal) any {
 	_, doc := dialects[d].refusal(r, NoEndpoint)
 	return doc
 }
 
-// RefusalEvent returns an error as an event in a stream of the endpoint: its name, which may be "", and its data for json.Marshal.
+// RefusalEvent returns an error as a stream event of the endpoint, with the event's name, or "", and a value for json.Marshal.
 func (e Endpoint) RefusalEvent(r Refusal) (name string, data any) {
 	return dialects[e.Dialect()].refusal(r, e)
 }
 
-// Model returns the description of a model as a value for json.Marshal, in the form of the dialect.
+// Model returns the description of a model in the dialect's format, as a value for json.Marshal.
 func (d Dialect) Model(name string) any { return dialects[d].model(name) }
 
-// Models returns a list of models as a value for json.Marshal, in the form of the dialect.
+// Models returns a list of models in the dialect's format, as a value for json.Marshal.
 func (d Dialect) Models(names []string) any {
 	entries := make([]any, 0, len(names))
 	for _, name := range names {

@@ -79,19 +79,19 @@ func (e Endpoint) spec() *spec {
 	return &specs[e]
 }
 
-// String returns the endpoint's path, as in the url of a batch input line.
+// String returns the endpoint's path, as in the url field of a batch input line.
 func (e Endpoint) String() string { return e.spec().path }
 
 // Dialect returns the dialect of the endpoint.
 func (e Endpoint) Dialect() Dialect { return e.spec().dialect }
 
-// Embeds reports whether responses contain embeddings, which have no output tokens.
+// Embeds reports whether the endpoint returns embeddings, which have no output tokens.
 func (e Endpoint) Embeds() bool { return e.spec().embeds }
 
-// ModelInPath reports whether the path contains the model, so that the body does not need to.
+// ModelInPath reports whether the URL path contains the model, which the body can then omit.
 func (e Endpoint) ModelInPath() bool { return e.spec().pathOf != nil }
 
-// CountPath returns the path that counts the tokens of a request, with {model} for the model, or "" if the API has no such path.
+// CountPath returns the path for counting a request's tokens, with {model} as a placeholder, or "" if the API cannot count tokens.
 func (e Endpoint) CountPath() string {
 	s := e.spec()
 	if s.count == "" {
@@ -100,25 +100,24 @@ func (e Endpoint) CountPath() string {
 	return strings.TrimSuffix(s.path, s.ending) + s.count
 }
 
-// Has reports whether the provider may have an endpoint. A provider with the dialect OpenAI may also have endpoints of other dialects,
+// Has reports whether the provider may offer an endpoint. A provider with the dialect OpenAI may also have endpoints of other dialects,
 // unless OneDialect is set.
 func (p Provider) Has(e Endpoint) bool {
 	return e.Dialect() == p.Dialect || p.Dialect == OpenAI && !p.OneDialect
 }
 
-// PromptEndpoint returns the endpoint for a single prompt to a model. The name of the model can indicate embeddings or completions.
+// PromptEndpoint returns the endpoint for a single prompt to a model. The model's name can indicate an embedding or completion model.
 func (p Provider) PromptEndpoint(model string) Endpoint {
 	return dialects[p.Dialect].promptEndpoint(strings.ToLower(model))
 }
 
-// MessagesEndpoint returns the endpoint for a request with the field messages.
+// MessagesEndpoint returns the endpoint for a request with a messages field.
 func (p Provider) MessagesEndpoint() Endpoint {
 	return cmp.Or(dialectFacts[p.Dialect].messages, ChatCompletions)
 }
 
-// Bound returns the field of a request body that limits the length of the output, or "" if there is none. A dot separates the names of
-// nested fields. otherwise is the limit to send if the provider requires one and the request has none. If otherwise is 0, the provider
-// requires no limit.
+// Bound returns the name of the request field that limits the output length, or "" if the endpoint has no such field. Dots separate the
+// names of nested fields. otherwise is the limit for a request without one, or 0 if the provider requires no limit.
 func (p Provider) Bound(e Endpoint) (member string, otherwise int) {
 	if e == ChatCompletions && p.ChatBound != "" {
 		return p.ChatBound, 0
@@ -126,8 +125,8 @@ func (p Provider) Bound(e Endpoint) (member string, otherwise int) {
 	return e.spec().bound, e.spec().otherwise
 }
 
-// Path returns the endpoint's path for a model. Only paths of Gemini contain the model: as x, models/x or tunedModels/x. Path fails for a
-// model ID that could lead to another path, because IDs can come from input files.
+// Path returns the endpoint's path for a model. Only Gemini paths contain the model, which can be written x, models/x or tunedModels/x. Path
+// rejects a model ID that could lead to another path, because IDs can come from input files.
 func (e Endpoint) Path(model string) (string, error) {
 	if s := e.spec(); s.pathOf != nil {
 		return s.pathOf(model)
@@ -135,15 +134,15 @@ func (e Endpoint) Path(model string) (string, error) {
 	return e.String(), nil
 }
 
-// AppendPrompt appends the JSON body of a request with one prompt, without its closing brace, so that more fields can follow. prompt and
-// system are JSON strings. If system is nil, the body has no system prompt. For Completions, system is put before the prompt. Endpoints for
-// embeddings and for Gemini ignore system.
+// AppendPrompt appends the JSON body of a request with one prompt to b, without the closing brace, so that more fields can follow. prompt
+// and system are JSON strings. If system is nil, the body has no system prompt. For Completions, AppendPrompt puts system before the prompt.
+// Embedding and Gemini endpoints ignore system.
 func AppendPrompt(b []byte, e Endpoint, model string, prompt, system []byte) []byte {
 	return e.spec().prompt(b, model, prompt, system)
 }
 
-// ParseEndpoint returns the endpoint for the url of a batch input line, which must be a path. model is the model in a path of Gemini, or "".
-// Complete URLs are rejected, so that an input file cannot choose the host that receives the key.
+// ParseEndpoint returns the endpoint for the url field of a batch input line, which must be a path. model is the model in a Gemini path, or
+// "". ParseEndpoint rejects complete URLs, so that an input file cannot choose the host that receives the API key.
 func ParseEndpoint(path string) (e Endpoint, model string, err error) {
 	for e := NoEndpoint + 1; e < numEndpoints; e++ {
 		s := e.spec()
@@ -208,9 +207,9 @@ func modelIn(path string) string {
 	return name
 }
 
-// URL returns the URL of an endpoint. base is a base URL in the form of the official SDK; if it is "", URL uses p.BaseURL. If base is only a
-// host, URL adds /v1 for OpenAI. If base has no version, URL adds /v1beta for Gemini. Query parameters of base stay, and have precedence
-// over p.Query. URL fails for the model IDs for which Path fails.
+// URL returns the URL of an endpoint. base is a base URL as the official SDK expects it. If base is "", URL uses p.BaseURL. If an OpenAI
+// base URL is only a host, URL adds /v1. If a Gemini base URL has no version, URL adds /v1beta. URL keeps the query parameters of base,
+// which have precedence over p.Query. URL rejects the model IDs that Path rejects.
 func (p Provider) URL(base string, e Endpoint, model string) (string, error) {
 	path, err := e.Path(model)
 	if err != nil {
@@ -257,23 +256,23 @@ func withQuery(query, more string) string {
 	return query
 }
 
-// Target is the destination of a request, with its key and headers.
+// Target contains the destination, API key and headers of a request.
 type Target struct {
-	BaseURL  string // base URL in the form of the official SDK; "" is the base URL of the provider
-	Key      string // key in the header of Provider.Auth; "" sends no key
+	BaseURL  string // base URL as the official SDK expects it (default: the provider's base URL)
+	Key      string // API key for the header Provider.Auth; "" sends no key
 	Endpoint Endpoint
-	Model    string      // model for an endpoint whose path contains the model; ignored for other endpoints
-	Header   http.Header // additional headers, which replace other headers of the same name
+	Model    string      // model ID, used only by endpoints whose path contains the model
+	Header   http.Header // additional headers, which replace existing headers with the same name
 }
 
-// Check returns an error if no request can be made with the target's base URL, for any endpoint and model.
+// Check returns an error if the target's base URL is invalid for all endpoints and models.
 func (p Provider) Check(t Target) error {
 	t.Endpoint = ChatCompletions
 	_, err := p.NewRequest(context.Background(), t, nil)
 	return err
 }
 
-// NewRequest returns the HTTP request of one call. GetBody of the request is set, so that the body can be sent again.
+// NewRequest returns an HTTP request to the target. NewRequest sets GetBody, so that the body can be sent again.
 func (p Provider) NewRequest(ctx context.Context, t Target, body []byte) (*http.Request, error) {
 	if t.BaseURL == "" && p.BaseURL == "" {
 		return nil, fmt.Errorf("provider %q has no default base URL: set the base URL", p.Name)

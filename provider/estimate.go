@@ -25,17 +25,17 @@ const (
 
 // Request contains the properties of a request that determine its cost.
 type Request struct {
-	Model  string // model in the body, or ""
-	Stream bool   // the response is a stream
+	Model  string // model in the body, or "" if missing
+	Stream bool   // the request asks for a stream
 	N      int    // requested number of choices, at least 1
 	Cost   sluice.Cost
 }
 
-// ErrNotObject is the error of [Estimate] for a body that is not a JSON object.
+// ErrNotObject is returned by [Estimate] for a body that is not a JSON object.
 var ErrNotObject = errors.New("request body is not a JSON object")
 
-// Estimate estimates the tokens of a request from its body, in one pass. The input is at least one token. MaxOutput is the output limit in
-// the body, for all choices together. If the body is not a JSON object, the error is [ErrNotObject].
+// Estimate estimates the tokens of a request from the request body. The estimated input is at least one token. Cost.MaxOutput is the output
+// limit in the body, for all choices together. If the body is not a JSON object, the error is [ErrNotObject].
 func Estimate(e Endpoint, body []byte) (Request, error) {
 	q := estimate{counter: counter{Scanner: jsonscan.New(body)}, Request: Request{N: 1, Stream: e.spec().stream != ""}}
 	for q.Enter('{'); q.Next('}'); {

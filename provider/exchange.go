@@ -28,20 +28,20 @@ const (
 	longRefusal    = 1 << 20 // what is read of a refusal at most
 )
 
-// ErrAnswerTooLong is the error of a response that exceeds the maximum size, such as ExchangeConfig.MaxBytes.
+// ErrAnswerTooLong is the error for a response that exceeds a maximum size, such as ExchangeConfig.MaxBytes.
 var ErrAnswerTooLong = errors.New("response is too large")
 
-// ExchangeConfig configures one attempt.
+// ExchangeConfig configures one attempt at a request.
 type ExchangeConfig struct {
 	Provider Provider
 	Endpoint Endpoint
 	Stream   bool                 // the request asks for a stream
-	Timeout  time.Duration        // maximum time between two parts of a stream (default 2 min), or until the end of any other response (default 10 min)
-	Deadline func() time.Duration // returns the present time limit of a response that is not a stream (default: Timeout)
+	Timeout  time.Duration        // maximum time between two parts of a stream (default 2 min), or until the end of a response that is not a stream (default 10 min)
+	Deadline func() time.Duration // returns the current time limit for a response that is not a stream (default: Timeout)
 	MaxBytes int64                // maximum size of the response (default 64 MiB)
-	Key      string               // key that is removed from all texts, as are the secrets in the request header
-	Cost     sluice.Cost          // estimated cost; its input counts if a stream breaks off before it states its usage
-	Added    []string             // request fields that were added to the user's request: see Verdict.Unsupported
+	Key      string               // API key to remove from all texts, in addition to secrets in the request header
+	Cost     sluice.Cost          // estimated cost, whose input counts if a stream breaks off before reporting usage
+	Added    []string             // names of the fields that were added to the user's request (see Verdict.Unsupported)
 
 	keys []string                      // Key, and those of the header
 	sent func() (io.ReadCloser, error) // the request's body; may be nil
@@ -49,20 +49,20 @@ type ExchangeConfig struct {
 	whole bool // a good response without the place of an answer is a failure; what is only passed on may be of another path
 }
 
-// Answer is the received response to one attempt.
+// Answer is the response received in one attempt.
 type Answer struct {
 	Status       int         // HTTP status; 0 if no response was received
 	RequestID    string      // request ID in the response header
 	Header       http.Header // response header
-	Body         []byte      // body in valid UTF-8, without keys; for a stream, the equivalent complete message
-	FinishReason string      // finish reason of the provider, such as stop, end_turn, completed or length
+	Body         []byte      // body in valid UTF-8, without API keys; for a stream, the equivalent complete message
+	FinishReason string      // the provider's finish reason, such as stop, end_turn, completed or length
 }
 
-// Exchange makes one attempt: it sends req through base, reads the whole response and returns the outcome. It does not retry. permit may be
-// nil. Exchange marks the permit as sent, and the caller releases it with the outcome.
+// Exchange sends req through base once, reads the whole response and returns the outcome. permit may be nil. Exchange marks the permit as
+// sent. The caller releases the permit with the outcome.
 //
-// Outcome.Err is the error of ctx if ctx ended first, an *[Error] after a rejection, and a *[LateError] after a timeout. Otherwise, it is
-// another error, such as a network error. The Answer contains the received part of the response, also after a rejection.
+// Outcome.Err is the error of ctx if ctx ended first, an *[Error] after a rejection, and a *[LateError] after a timeout. Outcome.Err can
+// also be another error, such as a network error. Even after a rejection, the Answer contains the received part of the response.
 func Exchange(ctx context.Context, base http.RoundTripper, permit *sluice.Permit, req *http.Request, cfg ExchangeConfig) (Answer, sluice.Outcome) {
 	allowed := allowance{first: cmp.Or(max(0, cfg.Timeout), defaultTimeout), follow: cfg.Deadline, idle: cmp.Or(max(0, cfg.Timeout), defaultIdle)}
 	if cfg.Stream || cfg.Endpoint.spec().stream != "" {
@@ -183,8 +183,8 @@ func (cfg ExchangeConfig) inputs() int {
 	return max(len(request.Input), len(request.Requests))
 }
 
-// Judge returns the Answer and the outcome of a response that Exchange did not receive, such as a result in a file of a Batch API. It reads
-// a complete response that is not a stream. id is the request ID. Keys and secrets in the request header sent are removed from all texts.
+// Judge returns the Answer and the outcome of a response that Exchange did not receive, such as a result in a Batch API's file. The response
+// must be complete and not a stream. id is the request ID. Judge removes keys and secrets in the request header sent from all texts.
 func (cfg ExchangeConfig) Judge(sent http.Header, status int, id string, body []byte) (Answer, sluice.Outcome) {
 	cfg.keys, cfg.whole = secretsOf(sent, cfg.Key), cfg.Endpoint != NoEndpoint
 	a := Answer{Status: status, RequestID: Redact(id, cfg.keys...), Body: body}

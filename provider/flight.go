@@ -329,16 +329,16 @@ type Deadline uint8
 
 // These are the time limits of an attempt.
 const (
-	FirstByteDeadline Deadline = iota // from sending the request to the first byte of the response
-	IdleDeadline                      // between two parts of the response
-	TotalDeadline                     // until the end of the response, over all attempts of a call
-	SendDeadline                      // between two parts of the request
+	FirstByteDeadline Deadline = iota // time from sending the request to the first byte of the response
+	IdleDeadline                      // time between two parts of the response
+	TotalDeadline                     // time until the end of the response, over all attempts of a call
+	SendDeadline                      // time between two parts of the request
 )
 
-// LateError is the error of an attempt or a call that exceeded a time limit.
+// LateError reports that an attempt or a call exceeded a time limit.
 type LateError struct {
 	Deadline Deadline      // exceeded time limit
-	After    time.Duration // value of the time limit
+	After    time.Duration // duration of the exceeded time limit
 }
 
 // Error describes the exceeded time limit and its value.

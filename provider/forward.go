@@ -20,22 +20,22 @@ import (
 type ForwarderConfig struct {
 	Upstreams *Upstreams
 
-	// Header is sent with every request, and replaces other headers of the same name.
+	// Header is added to every request, and replaces headers with the same name.
 	Header http.Header
 
-	// Base sends the requests (default: NewBase(256)).
+	// Base is the transport that sends the requests (default: NewBase(256)).
 	Base http.RoundTripper
 
-	// FirstByte limits each attempt, from sending the request to the first byte of the response (default 10 min). Idle limits the time
-	// between two parts of the response (default: FirstByte). Total limits all attempts of a call together, without the time in the queue
-	// (default: no limit). After a time limit, the error is a *[LateError].
+	// FirstByte limits the time from sending a request to the first byte of the response, per attempt (default 10 min). Idle limits the time
+	// between two parts of the response (default: FirstByte). Total limits the time of all attempts of a call, without time in the queue
+	// (default: no limit). After a timeout, the error is a *[LateError].
 	FirstByte, Idle, Total time.Duration
 }
 
-// Forwarder sends the requests of other programs to upstreams. It sets the upstream's address, key and model in each request, and returns
-// the response of the provider. A Forwarder is safe for concurrent use.
+// Forwarder sends the requests of other programs to upstreams. A Forwarder sets the upstream's address, key and model in each request, and
+// returns the provider's response. A Forwarder is safe for concurrent use.
 //
-// A Forwarder retries a failed request as long as it has not returned any part of a response. It reads usage and errors from the responses.
+// A Forwarder retries a failed request until a part of a response has been returned. A Forwarder reads usage and errors from responses.
 type Forwarder struct {
 	cfg ForwarderConfig
 
@@ -53,7 +53,7 @@ type form struct {
 	count, array bool
 }
 
-// NewForwarder returns a Forwarder. It fails if cfg has no Upstreams, or has a negative time.
+// NewForwarder returns a Forwarder, or an error if cfg has no Upstreams or has a negative time limit.
 func NewForwarder(cfg ForwarderConfig) (*Forwarder, error) {
 	if cfg.Upstreams == nil {
 		return nil, errors.New("provider: ForwarderConfig.Upstreams is nil")
@@ -70,37 +70,37 @@ func NewForwarder(cfg ForwarderConfig) (*Forwarder, error) {
 	return &Forwarder{cfg: cfg, forms: make(map[form]*http.Request)}, nil
 }
 
-// Forwarded is a request of a client.
+// Forwarded is a client's request for a [Forwarder].
 type Forwarded struct {
 	Endpoint Endpoint
 	Stream   bool
 
-	// Call has the model as its Lane. Its MaxWait limits each wait separately. To end all waits together, close its Withdrawn.
+	// Call has the requested model as its Lane. Call.MaxWait limits each wait separately. To end all waits, close Call.Withdrawn.
 	Call sluice.Call
 
-	// Count asks for the number of tokens of the request, in place of an answer. Only Messages and GenerateContent support it.
+	// Count asks for the request's token count instead of an answer. Only Messages and GenerateContent support Count.
 	Count bool
 
-	// Array asks Gemini for a stream in the form of one JSON array, in place of events.
+	// Array asks Gemini to stream one JSON array instead of events.
 	Array bool
 
-	// Query contains additional query parameters. Parameters of the upstream have precedence.
+	// Query contains additional query parameters. Query parameters of the upstream have precedence over Query.
 	Query string
 
-	// Header is sent, except for Accept-Encoding and the header of the upstream's key. It must not contain credentials of the client.
+	// Header is sent without Accept-Encoding and the header for the upstream's key. Header must not contain the client's credentials.
 	Header http.Header
 
-	// AsksUsage reports that Body adds stream_options to ask for the usage of a stream, unless Destination.NoUsage is set.
+	// AsksUsage reports that Body adds stream_options to request usage in a stream, unless Destination.NoUsage is set.
 	AsksUsage bool
 
-	// Granted, if not nil, is called before each attempt. It must be quick, and must not release the permit.
+	// Granted, if not nil, is called before each attempt. Granted must return quickly, and must not release the permit.
 	Granted func(*sluice.Permit, Destination)
 
 	// Body returns the request body for a destination and its length. The body must name Destination.Model. Body is called for each attempt.
 	Body func(Destination) (io.ReadCloser, int64, error)
 }
 
-// ForwardReply is the result of a call of a [Forwarder].
+// ForwardReply is the result of [Forwarder.Do] or [Forwarder.Pass].
 type ForwardReply struct {
 	*http.Response // response of the last attempt; the caller must close its body, which releases the permit
 	Via            Destination
@@ -111,10 +111,10 @@ type ForwardReply struct {
 	secrets []string
 }
 
-// Secrets returns the texts that the client must not see: the key of the request, and the secrets in ForwarderConfig.Header.
+// Secrets returns the secrets to hide from the client: the upstream's key, and secrets in ForwarderConfig.Header.
 func (r *ForwardReply) Secrets() []string { return r.secrets }
 
-// Kind returns the kind of the outcome, which can differ from the meaning of the HTTP status. It returns OK until the response body ends.
+// Kind returns the kind of the call's outcome, which can differ from the HTTP status. Before the response body ends, Kind returns OK.
 func (r *ForwardReply) Kind() sluice.Kind {
 	if r.open == nil {
 		return r.kind
@@ -122,8 +122,8 @@ func (r *ForwardReply) Kind() sluice.Kind {
 	return r.open.kind()
 }
 
-// Do makes a call. If the call fails, Do returns the response to the last attempt. If there is none, Do returns an error: the error of the
-// context, the Scheduler's error of the wait, or a *sluice.CallError.
+// Do sends a client's request to upstreams. If the call fails, Do returns the response to the last attempt. If the last attempt had no
+// response, Do returns the error of the context, the error of the Scheduler's wait, or a *sluice.CallError.
 func (f *Forwarder) Do(ctx context.Context, in Forwarded) (ForwardReply, error) {
 	t := &tries{f: f, attempts: attempts{base: f.cfg.Base, unpacks: true}}
 	u := f.cfg.Upstreams

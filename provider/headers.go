@@ -62,12 +62,12 @@ var budgets = [...]budget{
 	{HeaderForm: HeaderForm{limits.RequestsPerDay, "X-Ratelimit-Limit-Day", "X-Ratelimit-Remaining-Day", ""}, common: true, period: 24 * time.Hour},
 }
 
-// Readings returns the rate limits in response headers, at most one per dimension. The provider's own headers have precedence over the
-// shared ones. A limit without a positive value and a remaining amount is ignored, such as the -1 of Azure for an unknown number. If there
-// is no limit, Readings returns nil and does not allocate.
+// Readings returns the rate limits in response headers, at most one per dimension. The provider's own headers have precedence over headers
+// that all providers share. Readings ignores limits without a positive value and a remaining amount, such as Azure's -1 for an unknown
+// number. If the headers contain no limit, Readings returns nil without allocating.
 //
-// A Sluice gateway sends x-sluice-wait-ms, because it delays the requests of its clients itself. For its responses, Readings returns limits
-// of [Endless]. Limits in other headers apply to all clients of the gateway together.
+// A Sluice gateway delays its clients' requests itself, and sends the header x-sluice-wait-ms. For a gateway's responses, Readings returns
+// limits of [Endless], because limits in other headers apply to all clients of the gateway together.
 func (p Provider) Readings(h http.Header, now time.Time) []limits.Reading {
 	if _, held := h["X-Sluice-Wait-Ms"]; held {
 		return endless()
@@ -176,8 +176,8 @@ func refill(r limits.Reading) time.Duration {
 // within reports whether d is a window, but for rounding and delays.
 func within(d, window time.Duration) bool { return d > window/2 && d < 2*window }
 
-// Stated returns the result of Readings and, after it, the limits without a stated remaining amount. The additional limits have a Remaining
-// of -1, and are for display only.
+// Stated returns the result of Readings, followed by the limits without a remaining amount. Limits without a remaining amount have a
+// Remaining of -1, and are for display only.
 func (p Provider) Stated(h http.Header, now time.Time) []limits.Reading {
 	all := p.Readings(h, now)
 	for b, own := range p.forms {
@@ -235,8 +235,8 @@ func perDay(r limits.Reading, bucket bool) bool {
 	return r.Reset > longReset || bucket && within(refill(r), 24*time.Hour)
 }
 
-// RetryAfter returns the wait that a response asks for, or 0 if no valid wait is stated. The body has precedence over the header
-// retry-after-ms, and retry-after-ms has precedence over retry-after.
+// RetryAfter returns the wait that a response asks for, or 0 if the response contains no valid wait. The order of precedence is the body,
+// the header retry-after-ms, and the header retry-after.
 func RetryAfter(h http.Header, body []byte, now time.Time) time.Duration {
 	if len(body) > 0 {
 		if d, _ := errtext.Read(body, nil).Wait(now); d > 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// AccountLimits contains the rate limits of an account that its provider publishes.
+// AccountLimits contains the rate limits of an account, as published by the provider.
 type AccountLimits struct {
 	Provider string       `json:"provider"`       // Provider.
 	Part     string       `json:"part,omitempty"` // Project or workspace ID. If empty, the limits are of the organization.
@@ -34,7 +34,7 @@ type LimitGroup struct {
 	Other  map[string]float64 `json:"other,omitempty"`  // Other limits, by the provider's names. For example, max_images_per_1_minute has no Dimension.
 }
 
-// ByModel returns the limits of each model. If a model has several limits of one dimension, the lowest one counts.
+// ByModel returns the limits of each model. If a model has several limits of one dimension, the lowest limit applies.
 func (a *AccountLimits) ByModel() map[string]sluice.Limits {
 	all := make(map[string]sluice.Limits)
 	for _, g := range a.Groups {
@@ -51,11 +51,11 @@ func (a *AccountLimits) ByModel() map[string]sluice.Limits {
 	return all
 }
 
-// LimitsAPI is the API in which a provider publishes the rate limits of an account. It requires an admin key, which is sent only to this
+// LimitsAPI is a provider's API that returns the rate limits of an account. A LimitsAPI requires an admin key, which is sent only to this
 // API.
 type LimitsAPI struct {
-	KeyEnv  string // variable of the admin key
-	PartEnv string // variable with the ID of the project (OpenAI) or workspace (Anthropic)
+	KeyEnv  string // environment variable with the admin key
+	PartEnv string // environment variable with the ID of the project (OpenAI) or workspace (Anthropic)
 
 	provider Provider
 	baseURL  string
@@ -71,7 +71,7 @@ var limitsAPIs = map[string]LimitsAPI{
 	"openai":    {KeyEnv: "OPENAI_ADMIN_KEY", PartEnv: "OPENAI_PROJECT_ID"},
 }
 
-// WithoutAdminKeys removes the variables of admin keys, such as OPENAI_ADMIN_KEY, from env in place.
+// WithoutAdminKeys removes environment variables with admin keys, such as OPENAI_ADMIN_KEY, from env in place.
 func WithoutAdminKeys(env []string) []string {
 	return slices.DeleteFunc(env, func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
@@ -84,8 +84,8 @@ func WithoutAdminKeys(env []string) []string {
 	})
 }
 
-// LimitsAPIOf returns the LimitsAPI of a provider. If baseURL is "", it uses p.BaseURL. It fails if the provider has no LimitsAPI, or if the
-// URL is neither on the provider's own host nor on this machine.
+// LimitsAPIOf returns the LimitsAPI of a provider. If baseURL is "", LimitsAPIOf uses p.BaseURL. LimitsAPIOf fails if the provider has no
+// LimitsAPI, or if the base URL is neither on the provider's host nor on this machine.
 func LimitsAPIOf(p Provider, baseURL string) (LimitsAPI, error) {
 	api, ok := limitsAPIs[p.Name]
 	if !ok {
@@ -107,8 +107,8 @@ func local(u *url.URL) bool {
 	return u.Hostname() == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// Read returns the limits, without a request to a model. key is an admin key. part is a project or workspace ID. If part is empty, Read uses
-// the only project of an OpenAI organization, or an Anthropic organization. The error of an HTTP request is a *sluice.CallError.
+// Read returns the account's limits, without sending a request to a model. key is an admin key. part is a project or workspace ID. If part
+// is empty, Read uses the only project (OpenAI) or the organization (Anthropic). Errors of HTTP requests are *sluice.CallError values.
 func (api LimitsAPI) Read(ctx context.Context, base http.RoundTripper, key, part string) (*AccountLimits, error) {
 	if part != "" && !isID(part) {
 		return nil, fmt.Errorf("%s is not a valid ID: use letters, digits, dashes and underscores", api.PartEnv)

@@ -2,8 +2,8 @@ package provider
 
 import "github.com/sluice-llm/sluice/internal/jsonscan"
 
-// WithModel returns a request body with another model. All other fields stay as they are. A body without a model, such as a body for Gemini,
-// is returned unchanged.
+// WithModel replaces the model in a request body, and keeps all other fields. A body without a model, such as a Gemini request body, is
+// returned unchanged.
 func WithModel(body []byte, model string) []byte {
 	var out []byte
 	copied := 0

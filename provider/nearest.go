@@ -34,7 +34,7 @@ func Nearest(name string, known []string) []string {
 	return names
 }
 
-// DidYouMean returns a question for the end of a message, such as " (did you mean openai?)". It returns "" if there are no names.
+// DidYouMean returns a question for the end of a message, such as " (did you mean openai?)". If names is empty, DidYouMean returns "".
 func DidYouMean(names []string) string {
 	if len(names) == 0 {
 		return ""

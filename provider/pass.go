@@ -11,22 +11,22 @@ import (
 	"github.com/sluice-llm/sluice"
 )
 
-// PassRequest is a request to a path of an upstream that is not an [Endpoint].
+// PassRequest is a request to an upstream path that is not an [Endpoint].
 type PassRequest struct {
 	Upstream string // name of the upstream
 	Method   string // HTTP method
 	Path     string // path in the provider's API, such as /v1/files
-	Query    string // additional query parameters; parameters of the upstream have precedence
+	Query    string // additional query parameters; the upstream's query parameters have precedence
 
 	Call   sluice.Call // call for the upstream's Scheduler, with a lane of the upstream
-	Header http.Header // as in Forwarded.Header
+	Header http.Header // request header, as in Forwarded.Header
 	Body   func() (io.ReadCloser, int64, error)
 
-	Granted func(*sluice.Permit, Destination) // as in Forwarded.Granted
+	Granted func(*sluice.Permit, Destination) // function called before each attempt, as in Forwarded.Granted
 }
 
 // Pass sends a request to one upstream. After a rate-limit rejection, Pass waits and retries, as Do does. After other failures, Pass retries
-// only GET and HEAD, because a second attempt at another method could act twice.
+// only GET and HEAD requests, because other requests could take effect twice.
 func (f *Forwarder) Pass(ctx context.Context, in PassRequest) (ForwardReply, error) {
 	u := f.cfg.Upstreams
 	at := slices.IndexFunc(u.all, func(up *Upstream) bool { return up.Name == in.Upstream })

@@ -18,8 +18,8 @@ import (
 //go:embed providers.yaml
 var published []byte
 
-// Registry describes providers: their APIs, and their published limits and prices. It is immutable and safe for concurrent use. Its methods
-// return copies, which the caller may change.
+// Registry describes providers with their APIs and their published limits and prices. A Registry is immutable and safe for concurrent use.
+// Methods of a Registry return copies, which the caller may change.
 type Registry struct {
 	providers []Provider
 	tiers     []Tier // of one provider together, in the order of providers
@@ -33,26 +33,26 @@ type prefix struct {
 	provider int
 }
 
-// Tier contains the published limits and prices of an account tier for some models. A limit of 0 and a price of nil are unknown, not
-// unlimited or free.
+// Tier contains the published limits and prices of an account tier for some models. A limit of 0 or a nil price means unknown, not unlimited
+// or free.
 type Tier struct {
 	Provider, Tier string
-	Models         []string // prefixes of the model IDs of the tier, as for Registry.Recognise; nil: all models
+	Models         []string // prefixes of the tier's model IDs, as for Registry.Recognise; nil means all models
 	Limits         sluice.Limits
 
-	PriceIn, PriceOut *float64 // prices in US dollars per million tokens; nil: unknown
+	PriceIn, PriceOut *float64 // input and output prices in US dollars per million tokens; nil if unknown
 
-	Latency          time.Duration // stated latency of a request; 0 if unknown
-	TokensPerRequest int           // stated tokens of a request; 0 if unknown
+	Latency          time.Duration // published latency of a request; 0 if unknown
+	TokensPerRequest int           // published number of tokens per request; 0 if unknown
 
 	Source, Date, Note string
-	Doubtful           bool // the source is not the provider, or is old, or another source contradicts it
+	Doubtful           bool // the values are old or do not come from the provider, or another source contradicts them
 }
 
 // Is reports whether the tier applies to a model.
 func (t Tier) Is(model string) bool { return len(t.Models) == 0 || among(t.Models, model) }
 
-// Families returns the prefixes of the tier's model IDs, without the exceptions, which start with "!". Nil means all models.
+// Families returns the prefixes of the tier's model IDs, without the exceptions, which start with "!". A nil result means all models.
 func (t Tier) Families() []string {
 	var all []string
 	for _, m := range t.Models {
@@ -63,7 +63,7 @@ func (t Tier) Families() []string {
 	return all
 }
 
-// Published returns the built-in registry. The first call parses it, which takes about 5 ms.
+// Published returns the built-in registry. The first call of Published parses the registry, which takes about 5 ms.
 func Published() *Registry { return readPublished() }
 
 var readPublished = sync.OnceValue(func() *Registry {
@@ -94,7 +94,7 @@ func bare(name string) string {
 	}, name)
 }
 
-// Lookup returns the provider with a name or alias. Case and punctuation do not matter.
+// Lookup finds a provider by name or alias. Lookup ignores case and punctuation.
 func (r *Registry) Lookup(name string) (Provider, bool) {
 	i, ok := r.names[bare(name)]
 	if !ok {
@@ -103,8 +103,8 @@ func (r *Registry) Lookup(name string) (Provider, bool) {
 	return r.providers[i].clone(), true
 }
 
-// Recognise returns the provider of a model ID. It returns false for an unknown ID, and for the ID of an open model that several providers
-// host.
+// Recognise returns the provider of a model ID. Recognise returns false for an unknown ID, and for the ID of an open model that several
+// providers host.
 func (r *Registry) Recognise(model string) (Provider, bool) {
 	id := strings.ToLower(strings.TrimSpace(model))
 	for _, p := range r.prefixes {
@@ -157,7 +157,7 @@ func (r *Registry) All() []Provider {
 	return all
 }
 
-// Models returns the complete model names by which Recognise finds a provider, in alphabetical order. It omits prefixes of names.
+// Models returns the complete model names by which Recognise finds a provider, in alphabetical order. Models omits prefixes of model names.
 func (r *Registry) Models(provider string) []string {
 	p, _ := r.Lookup(provider)
 	names := slices.Clone(p.Models)
@@ -200,8 +200,8 @@ func copied(price *float64) *float64 {
 	return new(*price)
 }
 
-// Find returns the limits of a tier for a model. model may be "" if the tier has the same limits for all models. Find never chooses a tier
-// or a model itself: without a match, its error lists the choices.
+// Find returns the limits of a tier for a model. model may be "" if the tier has the same limits for all models. If no tier or model
+// matches, the error of Find lists the choices.
 func (r *Registry) Find(provider, tier, model string) (Tier, error) {
 	p, ok := r.Lookup(provider)
 	if !ok {

@@ -11,17 +11,17 @@ import (
 
 // Reply is one choice of a model's response.
 type Reply struct {
-	Text    string   // text of all parts, without thoughts
+	Text    string   // text of all parts, without the model's thoughts
 	Calls   []string // arguments of the tool calls
 	Other   bool     // the reply contains other content, such as an image
-	Finish  string   // finish reason of the provider; "" if it is missing
-	Refusal string   // message of a model or filter that refused to answer, or the name of the reason
+	Finish  string   // the provider's finish reason; "" if missing
+	Refusal string   // refusal message of the model or a filter, or the name of the refusal reason
 
 	index    int64
 	filtered bool // whatever the reason is called
 }
 
-// Content returns the text of the reply. If there is no text, Content returns the arguments of the tool calls, one per line.
+// Content returns the text of the reply. If the reply has no text, Content returns the arguments of the tool calls, one per line.
 func (r Reply) Content() string {
 	if r.Text != "" {
 		return r.Text
@@ -53,19 +53,19 @@ func (r Reply) Filtered() bool {
 	return false
 }
 
-// Refused reports whether the model itself refused to answer: by a refusal of OpenAI, or by the stop reason refusal of Anthropic.
+// Refused reports whether the model itself refused to answer, with OpenAI's refusal field or Anthropic's stop reason "refusal".
 func (r Reply) Refused() bool {
 	return r.Finish == "refusal" || r.Refusal != "" && !r.Filtered()
 }
 
-// Empty reports whether the reply has no content: no text except white space, no tool call and no other content. Thoughts and the message of
-// a refusal do not count as content.
+// Empty reports whether the reply has no content: no text except white space, no tool call and no other content. Thoughts and refusal
+// messages do not count as content.
 func (r Reply) Empty() bool {
 	return len(r.Calls) == 0 && !r.Other && strings.TrimSpace(r.Text) == ""
 }
 
-// Replies returns the choices of a complete response body, in the order of their indices. It reads responses of all dialects, including
-// legacy completions and an array of Gemini's chunks. For a body without choices, such as an error, embeddings or invalid JSON, Replies
+// Replies returns the choices of a complete response body, in the order of their indices. Replies reads responses of all dialects, including
+// legacy completions and an array of Gemini chunks. For a body without choices, such as an error, embeddings or invalid JSON, Replies
 // returns nil. If Gemini blocked the prompt, Replies returns one empty Reply.
 func Replies(body []byte) []Reply {
 	s := jsonscan.New(body)

@@ -22,8 +22,8 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Row is a [Provider] in YAML. Its fields correspond to the fields of Provider. A missing field keeps the value of a known provider. For a
-// new provider, a missing field has its default.
+// Row is the YAML form of a [Provider], with the same fields. For a known provider, a missing field keeps the current value. For a new
+// provider, a missing field has its default.
 type Row struct {
 	Name           string             `yaml:"name"`
 	Aliases        []string           `yaml:"aliases"`
@@ -51,7 +51,7 @@ type Row struct {
 	Doubtful       *bool              `yaml:"doubtful"`
 }
 
-// HeaderRow is a [HeaderForm] in YAML. Its fields are strings, so that an error can name the invalid field.
+// HeaderRow is the YAML form of a [HeaderForm]. The fields of a HeaderRow are strings, so that an error can name the invalid field.
 type HeaderRow struct {
 	Dimension string `yaml:"dimension"`
 	Limit     string `yaml:"limit"`
@@ -59,7 +59,7 @@ type HeaderRow struct {
 	Reset     string `yaml:"reset"`
 }
 
-// UntrustedWaitRow is an [UntrustedWait] in YAML. Its fields are durations with a unit, such as 24h.
+// UntrustedWaitRow is the YAML form of an [UntrustedWait]. Wait and Probe are durations with a unit, such as 24h.
 type UntrustedWaitRow struct {
 	Wait  string `yaml:"wait"`
 	Probe string `yaml:"probe"`
@@ -68,7 +68,7 @@ type UntrustedWaitRow struct {
 // Count is an integer in a YAML file.
 type Count int
 
-// UnmarshalYAML reads an integer. It rejects a number such as 1.5, which the YAML parser would truncate.
+// UnmarshalYAML reads an integer. UnmarshalYAML rejects a number such as 1.5, which the YAML parser would truncate.
 func (c *Count) UnmarshalYAML(n ast.Node) error {
 	if _, ok := n.(*ast.IntegerNode); !ok {
 		return &yaml.TypeError{DstType: reflect.TypeFor[int](), SrcType: reflect.TypeFor[string](), Token: n.GetToken()}
@@ -76,15 +76,15 @@ func (c *Count) UnmarshalYAML(n ast.Node) error {
 	return yaml.NodeToValue(n, (*int)(c))
 }
 
-// TierRow is a [Tier] in YAML. Limits are named as in sluice.Limits. Latency is a duration with a unit, such as 2s. A TierRow changes the
-// tier of the same name for the same models, or adds a tier if there is none.
+// TierRow is the YAML form of a [Tier]. Limits have the same names as in sluice.Limits. Latency is a duration with a unit, such as 2s. A
+// TierRow changes the tier with the same name and models, or adds a new tier.
 type TierRow struct {
 	Tier   string   `yaml:"tier"`
 	Models []string `yaml:"models"`
 
 	limits.Each[*Count] `yaml:",inline"`
 
-	Price            string `yaml:"price"` // input and output price as IN/OUT, in US dollars per million tokens
+	Price            string `yaml:"price"` // input and output price, written as IN/OUT, in US dollars per million tokens
 	Latency          string `yaml:"latency"`
 	TokensPerRequest *Count `yaml:"tokens_per_request"`
 	Source           string `yaml:"source"`
@@ -93,21 +93,21 @@ type TierRow struct {
 	Doubtful         *bool  `yaml:"doubtful"`
 }
 
-// RowError is the error of an invalid field of a [Row].
+// RowError reports an invalid field of a [Row].
 type RowError struct {
-	Row   int    // index of the row, from 0
+	Row   int    // zero-based index of the row
 	Field string // path of the field in the row, such as "tiers[1].rpm"
 	Err   error  // reason
 }
 
-// Error returns the path of the field and the reason.
+// Error returns the path of the invalid field and the reason.
 func (e *RowError) Error() string { return fmt.Sprintf("providers[%d].%s: %v", e.Row, e.Field, e.Err) }
 
-// Unwrap returns the reason.
+// Unwrap returns the underlying error.
 func (e *RowError) Unwrap() error { return e.Err }
 
-// With returns a copy of the registry to which rows are applied. Each row changes the provider of its name, or adds a provider. Recognise
-// tries the models of the rows first. The error is a *[RowError].
+// With returns a copy of the registry with rows applied. Each row changes the provider with the same name, or adds a provider. In the copy,
+// Recognise tries the models of rows first. If a row is invalid, the error is a *[RowError].
 func (r *Registry) With(rows ...Row) (*Registry, error) {
 	next := &Registry{names: make(map[string]int)}
 	next.providers, next.tiers = r.All(), r.Tiers("")
@@ -257,8 +257,8 @@ func checkModels(prefixes []string) (field string, err error) {
 	return "", nil
 }
 
-// IsVariable reports whether name is a valid name of a variable for a key: capital letters, digits and underscores. Any other text may be a
-// key, so messages must not quote it.
+// IsVariable reports whether name is valid for an environment variable with an API key: capital letters, digits and underscores. An invalid
+// name may itself be a key, so messages must not quote an invalid name.
 func IsVariable(name string) bool {
 	other := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' }
 	return name != "" && len(name) <= 64 && (name[0] < '0' || name[0] > '9') && !strings.ContainsFunc(name, other)

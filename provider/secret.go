@@ -8,16 +8,16 @@ import (
 	"github.com/sluice-llm/sluice/internal/redact"
 )
 
-// Redact removes secrets from a text of another program, such as an error message. It removes the given keys in any common encoding. It also
-// removes texts that look like a key: sk-..., AIza..., a value after "Bearer ", or a value that is named a key or password. Given keys of
-// fewer than 4 characters are ignored. Valid JSON stays valid.
+// Redact removes secrets from another program's text, such as an error message. Redact removes the given keys in any common encoding, except
+// keys of fewer than 4 characters. Redact also removes texts that look like a key: sk-..., AIza..., a value after "Bearer ", or a value
+// named key or password. If s is valid JSON, the result is valid JSON.
 func Redact(s string, keys ...string) string { return redact.New(keys...).Text(s) }
 
-// RedactKeys removes from data the given keys and other texts that can only be keys of a provider. Names, paths and IDs that resemble a key
-// stay. Valid JSON stays valid.
+// RedactKeys removes the given keys, and other texts that can only be provider keys, from data. RedactKeys keeps names, paths and IDs that
+// resemble a key. If s is valid JSON, the result is valid JSON.
 func RedactKeys(s string, keys ...string) string { return redact.New(keys...).Data(s) }
 
-// IsSecretHeader reports whether a header of this name may contain a secret, such as the header Authorization.
+// IsSecretHeader reports whether a header with this name may contain a secret, as the header Authorization may.
 func IsSecretHeader(name string) bool {
 	name = strings.ToLower(name)
 	for _, word := range [...]string{

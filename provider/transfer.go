@@ -16,18 +16,18 @@ import (
 // Control is a request to a path that is not an [Endpoint], such as a path of a Batch API.
 type Control struct {
 	Method  string
-	Path    string // path with its version, such as /v1/batches or /v1beta/batches
+	Path    string // path with the API version, such as /v1/batches or /v1beta/batches
 	Query   url.Values
-	Dialect Dialect // dialect of the path
+	Dialect Dialect // dialect of the API at this path
 
-	// Open returns the request body. It is called each time that the body is sent. If Open is nil, the request has no body.
+	// Open returns the request body. Open is called each time the body is sent. If Open is nil, the request has no body.
 	Open func() (io.ReadCloser, error)
 	Size int64  // size of the body in bytes
 	Type string // content type of the body (default application/json)
 }
 
-// NewControl returns a request to a path of the provider under the target's base URL, with the target's key and headers. It ignores the
-// target's Endpoint and Model.
+// NewControl returns a request to a path of the provider under the target's base URL, with the target's key and headers. NewControl ignores
+// the target's Endpoint and Model.
 func (p Provider) NewControl(ctx context.Context, t Target, c Control) (*http.Request, error) {
 	if t.BaseURL == "" && p.BaseURL == "" {
 		return nil, fmt.Errorf("provider %q has no default base URL: set the base URL", p.Name)
@@ -47,18 +47,18 @@ func (p Provider) NewControl(ctx context.Context, t Target, c Control) (*http.Re
 // TransferConfig configures a [Transfer].
 type TransferConfig struct {
 	Provider Provider
-	Key      string        // key that is removed from all texts, as are the secrets in the request header
+	Key      string        // API key to remove from all texts, in addition to secrets in the request header
 	Timeout  time.Duration // maximum time from the last byte of the request to the first byte of the response (default 10 min)
-	Idle     time.Duration // maximum time between two parts of the request, and of the response (default 2 min)
+	Idle     time.Duration // maximum time between two parts of the request or of the response (default 2 min)
 	MaxBytes int64         // maximum size of a response that is kept in memory (default 64 MiB)
-	To       io.Writer     // receives the body of a 2xx response; nil: Answer.Body contains it
+	To       io.Writer     // writer for the body of a 2xx response; if nil, Answer.Body contains the body
 }
 
-// Transfer makes one attempt at a request to a Batch API or for a file. It does not retry, and does not follow redirects, which could send
-// the key to another host. It does not look for errors in the body of a 2xx response. The total time is unlimited, but a pause of
-// TransferConfig.Idle ends the attempt.
+// Transfer makes one attempt at a Batch API request or a file transfer. Transfer does not retry or follow redirects, because a redirect
+// could send the key to another host. Transfer does not look for errors in the body of a 2xx response. The total time is unlimited, but the
+// attempt fails after a pause of TransferConfig.Idle.
 //
-// Transfer sets Outcome.Err as [Exchange] does. After a write error of TransferConfig.To, Outcome.Err is that error, and the kind is
+// Transfer sets Outcome.Err as [Exchange] does. If writing to TransferConfig.To fails, Outcome.Err is the write error, and the kind is
 // Internal. Answer.Status is 0 if no response was received.
 func Transfer(ctx context.Context, base http.RoundTripper, req *http.Request, cfg TransferConfig) (Answer, sluice.Outcome) {
 	ex := ExchangeConfig{Provider: cfg.Provider, Key: cfg.Key, MaxBytes: cmp.Or(cfg.MaxBytes, defaultBytes)}

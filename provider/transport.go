@@ -19,11 +19,11 @@ import (
 	"github.com/sluice-llm/sluice/internal/coding"
 )
 
-// ErrRequestTooLong is the error of a [Transport] for a request body that exceeds Config.MaxBytes.
+// ErrRequestTooLong is returned by a [Transport] for a request body that exceeds Config.MaxBytes.
 var ErrRequestTooLong = errors.New("request body is too large")
 
-// Doer makes the attempts of a call, each under a permit. Examples are a *sluice.Scheduler and a member of a pool. The context of an attempt
-// must not end before its permit is released, unless the whole call ends.
+// Doer makes the attempts of a call, each with a permit. Examples are a *sluice.Scheduler and a member of a pool. Unless the whole call
+// ends, the context of an attempt must not end before its permit is released.
 type Doer interface {
 	Do(ctx context.Context, c sluice.Call, try func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error)
 }
@@ -36,40 +36,40 @@ type Config struct {
 	// Provider determines how limits and errors in responses are read (default: an OpenAI-compatible server).
 	Provider Provider
 
-	// Base sends the requests (default: NewBase(Slots)).
+	// Base is the transport that sends the requests (default: NewBase(Slots)).
 	Base http.RoundTripper
 
-	// Slots is the number of unused connections that the default Base keeps for reuse (default 64). It does not limit the requests in
+	// Slots is the number of unused connections that the default Base keeps for reuse (default 64). Slots does not limit the requests in
 	// flight.
 	Slots int
 
-	// Timeout limits each attempt, from sending the request to the first byte of the response body, and then between two parts of the body.
-	// Defaults: the deadline of [Deadlines] up to the first byte, and then 10 min.
+	// Timeout limits, per attempt, the time from sending the request to the first byte of the body, and the time between two parts of the
+	// body. The defaults are the deadline of [Deadlines] and 10 min.
 	Timeout time.Duration
 
 	// MaxBytes is the maximum size of a request body, which is kept in memory for retries (default 64 MiB).
 	MaxBytes int64
 
-	// Key is removed from all texts in errors and events. The Transport does not send Key: the client sends its own key.
+	// Key is removed from all texts in errors and events. The Transport does not send Key, because the client sends its own key.
 	Key string
 
-	// Call changes the sluice.Call of a request, for example its Tenant and Priority. Lane and Cost are already set. If Call is nil, the
-	// call stays unchanged.
+	// Call changes the sluice.Call of a request, for example its Tenant and Priority. The given sluice.Call already has its Lane and Cost.
+	// If Call is nil, the call stays unchanged.
 	Call func(*http.Request, sluice.Call) sluice.Call
 }
 
 // Transport is an http.RoundTripper that keeps the requests of a client within the limits of an account. Use it as the Transport of the HTTP
 // client of an official SDK. A Transport is safe for concurrent use.
 //
-// A request waits for a permit, is sent, and is retried by the rules of the Scheduler. A request is not retried after a part of its response
-// was returned. If no retry can succeed, the last response is returned with the header x-should-retry: false, which official SDKs obey.
-// Requests to unknown endpoints are sent at once, without a permit. Redirects are not followed.
+// Each request waits for a permit, and is retried by the Scheduler's rules. A request is not retried after a part of its response was
+// returned. If no retry can succeed, the last response is returned with the header x-should-retry: false, which official SDKs obey. Requests
+// to unknown endpoints are sent at once, without a permit. A Transport does not follow redirects.
 type Transport struct {
 	cfg       Config
 	deadlines Deadlines
 }
 
-// NewTransport returns a Transport. Its error names the invalid field of cfg.
+// NewTransport returns a Transport. If a field of cfg is invalid, the error names the field.
 func NewTransport(cfg Config) (*Transport, error) {
 	if cfg.Scheduler == nil {
 		return nil, errors.New("provider: Config.Scheduler is nil")
@@ -84,7 +84,7 @@ func NewTransport(cfg Config) (*Transport, error) {
 	return &Transport{cfg: cfg}, nil
 }
 
-// Client returns an HTTP client that uses t. It does not follow redirects, because Go would send x-api-key to the other host.
+// Client returns an HTTP client that uses t. The client does not follow redirects, because Go would send x-api-key to the new host.
 func (t *Transport) Client() *http.Client {
 	return &http.Client{
 		Transport:     t,
@@ -99,8 +99,8 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// RoundTrip makes a call of req. It fails with the error of the request's context, with [ErrRequestTooLong], or with a *sluice.CallError if
-// the last attempt had no response.
+// RoundTrip sends req through the Scheduler. RoundTrip fails with the error of the request's context, with [ErrRequestTooLong], or, if the
+// last attempt had no response, with a *sluice.CallError.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	e, ok := endpointOf(req)
 	if !ok {
@@ -385,9 +385,9 @@ func hasBody(method string, resp *http.Response) bool {
 	return method != http.MethodHead && resp.ContentLength != 0 && resp.StatusCode != http.StatusNoContent && resp.StatusCode != http.StatusNotModified
 }
 
-// NewBase returns a transport that keeps up to idle unused connections for reuse, at least one. It limits neither the number of open
-// connections nor the time of a response, and it detects dead connections. It reads HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY once,
-// also in lower case. ALL_PROXY applies if the variable for the scheme of a URL is not set.
+// NewBase returns a transport that keeps up to idle (at least one) unused connections for reuse. The transport detects dead connections, and
+// limits neither open connections nor response times. NewBase reads the variables HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY, also in
+// lower case. If the variable for a URL's scheme is not set, ALL_PROXY applies.
 func NewBase(idle int) *http.Transport {
 	return &http.Transport{
 		Proxy: proxies(),

@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 )
 
-// AppendTurns returns a copy of a request body whose conversation continues with the answer of the model and the next message of the user.
-// An empty or blank answer is omitted, because some providers reject it. ok is false if the endpoint has no conversation, or if the
-// conversation has an unknown form. Then use the body unchanged.
+// AppendTurns returns a copy of a request body with the model's answer and the user's next message added to the conversation. AppendTurns
+// omits a blank answer, because some providers reject blank messages. ok is false if the endpoint has no conversations, or if the body's
+// conversation has an unknown form. If ok is false, use the body unchanged.
 func AppendTurns(body []byte, e Endpoint, answer, user string) (longer []byte, ok bool) {
 	turns := e.spec().turns
 	if turns == nil {

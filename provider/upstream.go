@@ -14,13 +14,13 @@ import (
 type Upstream struct {
 	Name     string // unique name of the upstream
 	Provider Provider
-	BaseURL  string // base URL in the form of the official SDK; "" is the base URL of the Provider
+	BaseURL  string // base URL as the official SDK expects it (default: the base URL of Provider)
 
-	// Keys are keys of one account, which are used in turn. Without Keys, requests have no key.
+	// Keys are API keys of one account, which are used in turn. If Keys is empty, requests have no key.
 	Keys []Key
 
-	// Account names the account of the upstream; "" is an account of its own. Upstreams of one account must share one Scheduler. Attempts
-	// and MaxThrottles of the Scheduler must be at least those in UpstreamsConfig.
+	// Account is the name of the upstream's account; "" means a separate account. Upstreams of one account must share one Scheduler. The
+	// Scheduler's Attempts and MaxThrottles must not be below the values in UpstreamsConfig.
 	Account   string
 	Scheduler *sluice.Scheduler
 
@@ -28,11 +28,11 @@ type Upstream struct {
 	// for the Provider, or any model if the Provider lists none.
 	Models map[string]string
 
-	// Price returns the price of a model ID at the upstream, or nil if it is unknown. If Price is nil, all prices are unknown.
+	// Price returns the price of a model ID at the upstream, or nil if the price is unknown. If Price is nil, all prices are unknown.
 	Price func(model string) *Price
 }
 
-// Key is a key of an upstream. Value is the key itself, which must not be shown. From is the variable that contains the key.
+// Key is an API key of an upstream. Value is the key itself, which must not be shown. From is the environment variable of the key.
 type Key struct{ From, Value string }
 
 // value returns the value of a key by its index; "" if there is no key.
@@ -45,13 +45,13 @@ func (up *Upstream) value(key int) string {
 
 // Destination is the upstream, model and key of one attempt.
 type Destination struct {
-	Upstream *Upstream // upstream of the attempt, which must not be changed
-	Model    string    // ID of the model at the upstream
-	Key      string    // key of the upstream; "" sends no key
+	Upstream *Upstream // upstream of the attempt; do not modify the Upstream
+	Model    string    // model ID at the upstream
+	Key      string    // API key of the upstream; "" sends no key
 
 	Price *Price // price of the model; nil if unknown
 
-	NoUsage bool // the request must not ask for the usage of a stream, because the stream states it anyway or the model rejects the option
+	NoUsage bool // the request must not request usage, because streams always contain usage or the model rejects the option
 }
 
 // Price contains the prices of a model at a provider, in US dollars per million tokens, by service tier. FlatPrice creates a Price.
@@ -60,7 +60,7 @@ type Price = pricing.Price
 // FlatPrice returns a Price with one rate for input and one rate for output, in all service tiers.
 func FlatPrice(input, output float64) *Price { return pricing.Flat(input, output) }
 
-// Preference determines which upstream gets a call.
+// Preference determines how an upstream is chosen for a call.
 type Preference uint8
 
 // These are the preferences. The default is PreferSoonest.
@@ -69,7 +69,7 @@ const (
 	PreferCost                      // cheapest upstream that can start the call within 30 s
 )
 
-// UnmarshalText reads the name of a preference: soonest or cost. An empty name is soonest.
+// UnmarshalText reads the name of a preference: soonest or cost. An empty name means soonest.
 func (p *Preference) UnmarshalText(b []byte) error {
 	switch string(b) {
 	case "", "soonest":
@@ -82,13 +82,13 @@ func (p *Preference) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Exclusion reports that an upstream or a key is excluded until a probe succeeds, or that a probe succeeded.
+// Exclusion reports that an upstream or a key is excluded until a probe request succeeds, or that a probe request has succeeded.
 type Exclusion struct {
 	Upstream string
-	Key      string      // variable of the rejected key; "" if it is unknown, or if no key was rejected
-	Whole    bool        // the whole upstream is excluded, because it has no other key
-	Kind     sluice.Kind // Auth: the key was rejected; QuotaExhausted: the quota of the account is spent; OK: a probe succeeded
-	Err      error       // error of the rejection
+	Key      string      // environment variable of the rejected key; "" if unknown, or if no key was rejected
+	Whole    bool        // the whole upstream is excluded, because the upstream has no other key
+	Kind     sluice.Kind // Auth (the key was rejected), QuotaExhausted (the account's quota is spent) or OK (a probe request succeeded)
+	Err      error       // error returned with the rejection
 }
 
 // String describes the exclusion in one line, without the name of the upstream.
@@ -109,9 +109,9 @@ func (l Exclusion) String() string {
 	return what + ": " + l.Err.Error()
 }
 
-// NoUpstreamError is the error of a call if all upstreams of its model are excluded. It unwraps to the error of the last exclusion.
+// NoUpstreamError reports that all upstreams of the requested model are excluded.
 type NoUpstreamError struct {
-	Model string      // model of the call
+	Model string      // requested model
 	Left  []Exclusion // exclusions, in the order of the upstreams
 }
 
@@ -137,7 +137,7 @@ type UpstreamReport struct {
 	Name      string
 	Sent      int        // number of attempts
 	Throttles int        // number of rate-limited attempts
-	Exclusion *Exclusion // present exclusion; nil if the upstream is not excluded
+	Exclusion *Exclusion // current exclusion; nil if the upstream is not excluded
 }
 
 // check names what is wrong with an upstream.

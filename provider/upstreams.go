@@ -19,16 +19,16 @@ type UpstreamsConfig struct {
 	Upstreams []Upstream
 	Registry  *Registry // registry that recognises models (default: the built-in registry)
 
-	Attempts     int // maximum number of attempts of a call, over all upstreams (default 6)
-	MaxThrottles int // maximum number of rate-limit responses to a call, over all upstreams (default 20, within at least 10 min; negative: none)
+	Attempts     int // maximum number of attempts per call, over all upstreams (default 6)
+	MaxThrottles int // maximum number of rate-limited attempts per call, over all upstreams (default 20, after at least 10 min; negative: none)
 	Prefer       Preference
 
 	// Excluded, if not nil, is called when an upstream or a key is excluded, and when the exclusion ends.
 	Excluded func(Exclusion)
 }
 
-// Upstreams chooses an upstream for each call, among the upstreams that serve its model. It is safe for concurrent use. Most programs need
-// only Do.
+// Upstreams chooses an upstream for each call, among the upstreams that serve the requested model. Upstreams is safe for concurrent use.
+// Most programs need only [Upstreams.Do].
 type Upstreams struct {
 	all      []*Upstream
 	registry *Registry
@@ -47,7 +47,7 @@ type wanted struct {
 	endpoint Endpoint
 }
 
-// NewUpstreams returns an Upstreams. Its error names the invalid field of cfg or of an upstream.
+// NewUpstreams returns an Upstreams. If a field of cfg or of an upstream is invalid, the error names the field.
 func NewUpstreams(cfg UpstreamsConfig) (*Upstreams, error) {
 	if n := len(cfg.Upstreams); n == 0 || n > route.MaxUpstreams {
 		return nil, fmt.Errorf("provider: UpstreamsConfig has %d upstreams: it must have 1 to %d", n, route.MaxUpstreams)
@@ -99,7 +99,7 @@ func (u *Upstreams) leftOut(l route.Exclusion) Exclusion {
 	return out
 }
 
-// Serves reports whether an upstream serves a model at an endpoint, even if this upstream is excluded.
+// Serves reports whether any upstream serves a model at an endpoint, including excluded upstreams.
 func (u *Upstreams) Serves(model string, e Endpoint) bool { return len(u.ways(model, e)) > 0 }
 
 // Open returns the upstreams that serve a model at an endpoint and are not excluded, in the order of UpstreamsConfig.
@@ -113,21 +113,21 @@ func (u *Upstreams) Open(model string, e Endpoint) (all []*Upstream) {
 	return all
 }
 
-// Delay returns the shortest expected wait of a new call over all upstreams. It returns false if no upstream can serve the call, for example
-// because all are excluded. c.Lane is the model in the request.
+// Delay returns the shortest expected wait of a new call over all upstreams. Delay returns false if no upstream can serve the call, for
+// example because all upstreams are excluded. c.Lane is the requested model.
 func (u *Upstreams) Delay(c sluice.Call, e Endpoint) (time.Duration, bool) {
 	wait, _, ok := u.router.Soonest(c, u.waysOf(&c, e), (*sluice.Scheduler).Delay)
 	return wait, ok
 }
 
-// Earliest returns the minimum wait of a new call over all upstreams, as if the queues were empty. It returns false if Delay does.
+// Earliest returns the minimum wait of a new call over all upstreams with empty queues. If Delay returns false, Earliest returns false.
 func (u *Upstreams) Earliest(c sluice.Call, e Endpoint) (time.Duration, bool) {
 	wait, _, ok := u.router.Soonest(c, u.waysOf(&c, e), (*sluice.Scheduler).Earliest)
 	return wait, ok
 }
 
-// Pausing returns the reason for the pause of the upstream with the shortest wait for a call: ServerError, Overloaded, RateLimit or
-// UsageWindow. It returns OK if this upstream is not paused, or if all upstreams are excluded.
+// Pausing returns the reason why the upstream with the shortest wait for a call is paused: ServerError, Overloaded, RateLimit or
+// UsageWindow. Pausing returns OK if this upstream is not paused, or if all upstreams are excluded.
 func (u *Upstreams) Pausing(c sluice.Call, e Endpoint) sluice.Kind {
 	_, at, ok := u.router.Soonest(c, u.waysOf(&c, e), (*sluice.Scheduler).Earliest)
 	if !ok {
@@ -152,7 +152,7 @@ func (u *Upstreams) First(model string) (p Provider, id string, ok bool) {
 	return Provider{}, "", false
 }
 
-// Known returns the models of a provider that the registry lists with their complete names.
+// Known returns the complete model names that the registry lists for a provider.
 func (u *Upstreams) Known(provider string) []string { return u.registry.Models(provider) }
 
 // Price returns the highest prices of the upstreams that serve a model at an endpoint, or nil if one of the prices is unknown.
@@ -170,7 +170,7 @@ func (u *Upstreams) Price(model string, e Endpoint) (highest *Price) {
 	return highest
 }
 
-// Unpriced returns the names of the upstreams that serve a model at an endpoint and whose price is unknown.
+// Unpriced returns the names of the upstreams that serve a model at an endpoint for an unknown price.
 func (u *Upstreams) Unpriced(model string, e Endpoint) (names []string) {
 	for _, w := range u.ways(model, e) {
 		if w.Price == nil {
@@ -180,8 +180,8 @@ func (u *Upstreams) Unpriced(model string, e Endpoint) (names []string) {
 	return names
 }
 
-// Identity returns one text for each upstream that serves a model at an endpoint, with its provider, base URL and model ID. The texts are
-// sorted, so that the order of the configuration does not matter.
+// Identity returns the provider, base URL and model ID, as one text, of each upstream that serves a model at an endpoint. The texts are
+// sorted, so that the order of the upstreams does not matter.
 func (u *Upstreams) Identity(model string, e Endpoint) (who []string) {
 	for _, w := range u.ways(model, e) {
 		up := u.all[w.Upstream]
@@ -191,7 +191,7 @@ func (u *Upstreams) Identity(model string, e Endpoint) (who []string) {
 	return slices.Compact(who)
 }
 
-// All returns the upstreams in the order of UpstreamsConfig. The caller must not change them.
+// All returns the upstreams in the order of UpstreamsConfig. The caller must not change the upstreams.
 func (u *Upstreams) All() []*Upstream { return slices.Clone(u.all) }
 
 // Report returns the counts and states of all upstreams, in the order of UpstreamsConfig.
@@ -206,8 +206,8 @@ func (u *Upstreams) Report() []UpstreamReport {
 	return all
 }
 
-// AddModels gives models their own lanes. Without AddModels, only models in Upstream.Models, in the registry or in the price table have
-// their own lanes. For other models, each tenant has at most 200 lanes, and loses a lane after a day without requests.
+// AddModels gives each model its own lane of requests. Without AddModels, only models in Upstream.Models, in the registry or in the price
+// table have a lane. For other models, each tenant has at most 200 lanes, and lanes expire after a day without requests.
 func (u *Upstreams) AddModels(models ...string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -277,14 +277,14 @@ func (u *Upstreams) ways(model string, e Endpoint) []route.Way {
 	return found
 }
 
-// Do makes a call through the Scheduler of an upstream, as sluice.Scheduler.Do does. fn makes one attempt at a Destination. c.Lane is the
-// requested model, and the lane at the upstream is the model ID at the upstream. A call waits in the queue of one upstream at a time. It
-// moves if it can start much sooner at another upstream, or if its upstream is excluded.
+// Do makes a call with the Scheduler of an upstream, like sluice.Scheduler.Do. c.Lane is the requested model, and the upstream's Scheduler
+// uses the upstream's model ID as lane. fn makes one attempt and gets ctx as its context. A call waits in the queue of one upstream at a
+// time. A call moves if another upstream can start it much sooner, or if its upstream is excluded.
 //
 // After a network error, a server error or a timeout, Do retries the call at another upstream that can start it within 30 s. Do excludes a
-// rejected key, and all upstreams of an account without quota. The call then moves to another upstream, and the rejection does not count as
-// an attempt. If all upstreams are excluded, Do fails with a *sluice.CallError, which unwraps to a *[NoUpstreamError]. fn gets ctx as its
-// context.
+// rejected key, and all upstreams of an account without remaining quota. After an exclusion, the call moves to another upstream, and the
+// rejection does not count as an attempt. If all upstreams are excluded, Do fails with a *sluice.CallError, which unwraps to a
+// *[NoUpstreamError].
 func (u *Upstreams) Do(ctx context.Context, c sluice.Call, e Endpoint, fn func(context.Context, *sluice.Permit, Destination) sluice.Outcome) (sluice.Tally, error) {
 	return u.do(ctx, c, u.waysOf(&c, e), e, nil, fn)
 }

@@ -119,8 +119,8 @@ func holdsMember(s *jsonscan.Scanner, name []byte, already bool) bool {
 	return already
 }
 
-// ParseUsage returns the usage in a complete response body, and the provider's finish reason. ok is false if the body does not state its
-// usage. Usage.Input includes input tokens that the provider counts separately, such as cached tokens.
+// ParseUsage returns the usage in a complete response body, and the provider's finish reason. If the body contains no usage, ok is false.
+// Usage.Input includes input tokens that the provider counts separately, such as cached tokens.
 func ParseUsage(e Endpoint, body []byte) (u sluice.Usage, finish string, ok bool) {
 	s := summarize(e, body)
 	return s.usage, s.finish, s.hasUsage

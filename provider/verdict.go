@@ -9,25 +9,25 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Verdict is the meaning of a response or of an error text.
+// Verdict is the classification of a response or of an error text.
 type Verdict struct {
 	Kind      sluice.Kind
-	Wait      time.Duration    // wait that the provider asks for; 0: not stated
-	Until     time.Time        // reset of a usage window; zero: not stated
-	Zone      string           // time zone of Until in the response, such as America/Los_Angeles; "": not stated
-	Probe     time.Duration    // if above 0, Wait is probably wrong: send one request after Probe
+	Wait      time.Duration    // wait that the provider asks for; 0 if missing
+	Until     time.Time        // time at which a usage window resets; zero if missing
+	Zone      string           // time zone of Until in the response, such as America/Los_Angeles; "" if missing
+	Probe     time.Duration    // if Wait is probably wrong, delay before one probe request; otherwise 0
 	Dimension limits.Dimension // exceeded limit
-	Limit     int64            // value of the exceeded limit; 0: not stated
-	Period    time.Duration    // period of Limit; 0: a minute or a day, by Dimension
-	Used      int64            // used part of the limit; 0: not stated
-	Requested int64            // amount that the request asked for; 0: not stated
-	TooLarge  bool             // the request exceeds the whole limit, so that no retry can succeed
-	Message   string           // message of the provider, without keys; "" for OK
+	Limit     int64            // value of the exceeded limit; 0 if missing
+	Period    time.Duration    // period of the exceeded limit; 0 means a minute or a day, by Dimension
+	Used      int64            // used amount of the exceeded limit; 0 if missing
+	Requested int64            // amount of the exceeded limit that the request needs; 0 if missing
+	TooLarge  bool             // the request alone exceeds the limit, so that no retry can succeed
+	Message   string           // the provider's message, without API keys; "" for OK
 	Why       Reason
 	basis     evidence
-	Scope     limits.Scope // claimed scope of a rejection, if the response does not prove it: see Proven
+	Scope     limits.Scope // scope that a rejection claims but the response does not prove (see Proven)
 	Page      bool         // the response is an HTML page
-	Proxy     bool         // a proxy rejected the request: see limits.Outcome
+	Proxy     bool         // a proxy rejected the request (see limits.Outcome)
 
 	Unsupported string // first field of ExchangeConfig.Added that the provider rejected; "" if none
 }
@@ -65,10 +65,10 @@ func (r Reason) String() string {
 // noError is the rule of what nothing is known of.
 const noError = "no error"
 
-// Recognised reports whether a rule matched. If no rule matched, Kind is OK.
+// Recognised reports whether a classification rule matched. If no rule matched, Kind is OK.
 func (v Verdict) Recognised() bool { return v.Kind != sluice.OK || v.Why.Rule != noError }
 
-// Pause returns the time in which no request should be sent: Probe if it is above 0, and Wait otherwise.
+// Pause returns the duration for which no request should be sent: Probe if above 0, otherwise Wait.
 func (v Verdict) Pause() time.Duration {
 	if v.Probe > 0 {
 		return v.Probe
@@ -76,7 +76,7 @@ func (v Verdict) Pause() time.Duration {
 	return v.Wait
 }
 
-// Error is the Outcome.Err of an attempt if the provider's response was an error. Use errors.As to find it.
+// Error is the Outcome.Err of an attempt if the provider's response was an error. Use errors.As to find an *Error.
 type Error struct {
 	Provider  string // name of the provider
 	Status    int    // HTTP status; 200 for an error inside a successful response or a stream
@@ -142,8 +142,8 @@ func (v *Verdict) proven(status int) sluice.Kind {
 	return v.Kind
 }
 
-// Proven returns the verdict that a response of an HTTP status proves. If the response does not prove the claimed Kind, Proven corrects
-// Kind, and sets Scope to the claimed scope.
+// Proven returns the verdict that a response with the given HTTP status proves. If the response does not prove the claimed Kind, Proven
+// corrects Kind, and sets Scope to the claimed scope.
 func (v Verdict) Proven(status int) Verdict {
 	claimed := v.Kind
 	if v.Kind = v.proven(status); v.Kind == claimed {
@@ -158,7 +158,7 @@ func (v Verdict) Proven(status int) Verdict {
 // About returns the scope of the rejection.
 func (v Verdict) About() limits.Scope { return scopes[v.Kind] }
 
-// Outcome returns the outcome of an attempt whose response, of an HTTP status from p, has this verdict.
+// Outcome returns the outcome of an attempt after a response from p with this verdict and the given HTTP status.
 func (v Verdict) Outcome(p Provider, status int, requestID string) sluice.Outcome {
 	v = v.Proven(status)
 	o := sluice.Outcome{

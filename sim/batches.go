@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Batches configures the Batch APIs of OpenAI, Anthropic and Gemini. With the zero value, only the documented limits apply, and
-// a batch takes 1 s.
+// Batches configures the Batch APIs of OpenAI, Anthropic and Gemini. With the zero value of Batches, only the documented limits
+// apply, and a batch takes 1 s.
 type Batches = simbatch.Config
 
 // batchHost answers the lines of batches as single requests. It charges no limit for them.

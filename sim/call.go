@@ -20,9 +20,9 @@ func hashOf(body []byte) hash {
 
 func (h hash) String() string { return hex.EncodeToString(h[:]) }
 
-// RequestHash returns the ID of a request in [Stats].Paid: the first 16 bytes of the SHA-256 of its body, in hex. The text of
-// a response starts with "sim:" and this ID. The request ID of a response contains it too. For Gemini, this is the responseId, which
-// errors lack.
+// RequestHash returns the ID of a request in [Stats].Paid: the first 16 bytes of the SHA-256 of its body, in hex. The text of a
+// response starts with "sim:" and the RequestHash. The request ID of a response also contains the RequestHash. Gemini's request ID is
+// the responseId, which errors lack.
 func RequestHash(body []byte) string { return hashOf(body).String() }
 
 // endpoint is an endpoint of an API.

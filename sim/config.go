@@ -10,8 +10,8 @@
 //   - APIs that publish limits: GET /v1/organization/projects/proj_sim/rate_limits (OpenAI), /v1/organizations/rate_limits (Anthropic)
 //   - GET /stats: the [Stats]
 //
-// Headers, bodies and error texts equal the real ones. If a request offers tools, the response calls the first one, until a request
-// contains the result of a call. [Server.Transport] connects in process, without sockets, also in a testing/synctest bubble.
+// Headers, bodies and error texts equal a real provider's. If a request offers tools, the response calls the first tool, until a
+// request contains a tool result. [Server.Transport] connects in process, without sockets, also in a testing/synctest bubble.
 // [Config.Optimum] computes the minimum time for a workload.
 package sim
 
@@ -26,80 +26,80 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Config describes the limits and the behaviour of a provider. The zero value is a provider without limits that responds after
+// Config describes the limits and the behaviour of a provider. The zero value describes a provider without limits that responds after
 // 200 ms. Buckets are token buckets of rate limits. Minute buckets belong to limits per minute.
 type Config struct {
-	// Seed is the seed of all random choices. Latencies and faults depend only on the seed, the request and the number of earlier
-	// attempts at it, so all clients get the same ones.
+	// Seed is the seed of all random choices. Latencies and faults depend only on the seed, the request and the number of its earlier
+	// attempts, and not on the client.
 	Seed uint64
 
-	// RPM, TPM, ITPM and OTPM limit requests, all tokens, input tokens and output tokens per minute. Zero: no limit. They refill
-	// continuously, and all models share them. Gemini's TPM counts only input tokens, which is ITPM here. Other quotas of Gemini
-	// are not simulated.
+	// RPM, TPM, ITPM and OTPM limit requests, all tokens, input tokens and output tokens per minute. Zero: no limit. Limits per
+	// minute refill continuously, and all models share them. For Gemini's TPM, which counts only input tokens, use ITPM. Other Gemini
+	// quotas are not simulated.
 	RPM, TPM, ITPM, OTPM int
-	// Requests and Tokens are limits with another period, in place of RPM and TPM. They are fixed windows from the first request on.
+	// Requests and Tokens replace RPM and TPM with fixed windows of another period, counted from the first request.
 	Requests, Tokens limits.Window
-	// RPD limits requests per day. Zero: no limit. It refills continuously, and its bucket holds the limit of a day.
+	// RPD limits requests per day. Zero: no limit. RPD refills continuously, and the capacity of its bucket is the limit of a day.
 	RPD int
-	// Concurrency is the maximum number of requests in flight. The server rejects further requests. Zero: no limit.
+	// Concurrency is the maximum number of requests in flight. The server rejects requests above this maximum. Zero: no limit.
 	Concurrency int
-	// Queue is the number of requests that are processed at once. Further requests wait in order without a response, as on
+	// Queue is the number of requests that are processed at once. Requests above this number wait in order without a response, as on
 	// self-hosted servers. Zero: no queue.
 	Queue int
-	// Contention is the number of requests in flight that run at full speed. With more, all requests slow down, as on one GPU, but
-	// none waits or is rejected. Zero: no contention. A [Limiter] does not support it.
+	// Contention is the number of requests in flight that run at full speed. With more requests in flight, all requests slow down, as
+	// on one GPU, but no request waits or is rejected. Zero: no contention. A [Limiter] does not support Contention.
 	Contention int
 
-	// Burst is the capacity of the minute buckets, as the time in which an empty bucket refills (default 60 s). Its minimum is one
-	// token or request. Buckets start full. A request above the capacity but within the limit is admitted when the bucket is full,
-	// and leaves a debt.
+	// Burst is the capacity of the minute buckets, as the time in which an empty bucket refills (default 60 s). The minimum capacity
+	// is one token or request. Buckets start full. A request above the capacity but within the limit is admitted when the bucket is
+	// full, and leaves a debt.
 	Burst time.Duration
 	// FixedWindow fills the minute buckets once every Burst, counted from the first request, without continuous refill.
 	FixedWindow bool
 	// Drained makes the minute buckets start empty at the first request, as if other clients had used them.
 	Drained bool
-	// Charge is the way in which tokens are charged. The number of input tokens is a quarter of the characters, and at least 1.
-	// limits.ChargeDeclared charges at admission: max_tokens times n to OTPM, and the larger of this and the input to TPM. A missing
-	// max_tokens counts as 0. limits.ChargeActual charges output to TPM and OTPM when it is produced, which may leave a debt. Then
-	// OTPM admits requests while its bucket holds at least one token.
+	// Charge determines how tokens are charged. The number of input tokens is a quarter of the characters, and at least 1. At
+	// admission, limits.ChargeDeclared charges max_tokens times n to OTPM, and the larger of OTPM's charge and the input to TPM. A
+	// missing max_tokens counts as 0. limits.ChargeActual charges output tokens to TPM and OTPM during output, which may leave a
+	// debt. With limits.ChargeActual, OTPM admits requests while its bucket holds at least one token.
 	Charge limits.Charge
-	// ChargeRefusals also charges rejected requests to the buckets of requests, down to zero.
+	// ChargeRefusals also charges rejected requests to the request buckets, until these buckets are empty.
 	ChargeRefusals bool
 
-	// NoHeaders omits all rate limit headers except Retry-After. Gemini never sends them.
+	// NoHeaders omits all rate limit headers except Retry-After. Gemini never sends rate limit headers.
 	NoHeaders bool
 	// LateHeaders computes the rate limit headers when the response is sent, not at admission.
 	LateHeaders bool
-	// DailyHeaders makes x-ratelimit-*-requests describe RPD, as Groq does. RPM stays in force. It requires RPD.
+	// DailyHeaders makes x-ratelimit-*-requests describe RPD, as Groq does. RPM still applies. DailyHeaders requires RPD.
 	DailyHeaders bool
 	// RetryAfter is the form of the wait in rejections (default RetryAfterSeconds).
 	RetryAfter RetryAfterForm
-	// VagueBodies omits the limit, the usage, the wait and the dimension from the bodies of rejections. Gemini then states no wait,
-	// because it sends no headers.
+	// VagueBodies omits the limit, the usage, the wait and the dimension from the bodies of rejections. With VagueBodies, Gemini
+	// gives no wait, because Gemini sends no headers.
 	VagueBodies bool
 
 	// Latency is the time to the first byte (default 200 ms). Negative: none.
 	Latency time.Duration
-	// PerToken is the additional time per output token (default 0). A stream sends tokens at this pace.
+	// PerToken is the additional time per output token (default 0). A stream sends one token per PerToken.
 	PerToken time.Duration
 	// Jitter is the sigma of a lognormal factor on Latency and PerToken (default 0).
 	Jitter float64
 	// RefusalLatency is the time until a rejection is sent (default 5 ms). Negative: none.
 	RefusalLatency time.Duration
-	// OutputTokens is the number of output tokens unless max_tokens is lower (default 64). A prompt that asks for "one word" gets
-	// one token.
+	// OutputTokens is the number of output tokens per response, unless max_tokens is lower (default 64). A prompt that asks for "one
+	// word" gets one token.
 	OutputTokens int
 	// OutputSigma is the sigma of a lognormal factor on OutputTokens, drawn once per request body (default 0).
 	OutputSigma float64
 
-	// Faults are the probabilities of failures.
+	// Faults contains the probabilities of failures.
 	Faults Faults
 	// Storms are periods in which all requests are rejected.
 	Storms []Storm
-	// Changes are changes of the rate limits.
+	// Changes lists changes of the rate limits.
 	Changes []Change
-	// SpentAfter is the number of paid responses after which the account has no credit. Requests in flight still succeed.
-	// Zero: no limit.
+	// SpentAfter is the number of paid responses after which the account has no credit. After SpentAfter responses, requests in
+	// flight still succeed. Zero: no limit.
 	SpentAfter int
 
 	// Batches configures the Batch APIs.
@@ -116,7 +116,7 @@ type Config struct {
 	NoStats bool
 }
 
-// RetryAfterForm is the form of the wait in rejections. With every form except RetryAfterNone, Gemini states the wait in the body, as
+// RetryAfterForm is the form of the wait in rejections. With all forms except RetryAfterNone, Gemini's body contains the wait, as
 // RetryInfo and as text.
 type RetryAfterForm int
 
@@ -131,16 +131,16 @@ const (
 	RetryAfterNone
 )
 
-// Faults are probabilities of failures, from 0 to 1. The first five concern admitted requests, and their sum is at most 1. Such
-// requests are charged, but do not count as paid.
+// Faults are probabilities of failures, from 0 to 1. The first five probabilities are for admitted requests, and their sum is at most
+// 1. Failed admitted requests are charged, but do not count as paid.
 type Faults struct {
 	ServerError float64 // status 500 after the time to the first byte
-	Overloaded  float64 // status 529 (Anthropic) or 503 (others) after RefusalLatency
+	Overloaded  float64 // status 529 (Anthropic) or 503 (other providers) after RefusalLatency
 	Reset       float64 // the connection breaks before the first byte
 	Hang        float64 // no response
 	Cut         float64 // the connection breaks in the middle of the body
 	BadRequest  float64 // status 400 before admission, for every attempt with the same body
-	Throttled   float64 // status 429 before admission, without cause, wait or charge, drawn again for every attempt
+	Throttled   float64 // status 429 before admission, without a cause, a wait or a charge, drawn again for every attempt
 }
 
 // attempt reports whether attempts at one request differ.
@@ -150,16 +150,16 @@ func (f Faults) sum() float64 {
 	return f.ServerError + f.Overloaded + f.Reset + f.Hang + f.Cut
 }
 
-// Storm is a period in which all requests are rejected, independently of the level of the buckets.
+// Storm is a period in which all requests are rejected, independently of the buckets.
 type Storm struct {
-	From, To time.Duration // start and end, as time since the first request
-	Status   int           // 429 (default), or 529 or 503 for an overload (529 from Anthropic, 503 from others)
-	Silent   bool          // omits the wait until the end of the storm from rejections
+	From, To time.Duration // start and end of the storm, as time since the first request
+	Status   int           // HTTP status 429 (default), or 529 or 503 for an overload (529 from Anthropic, 503 from other providers)
+	Silent   bool          // rejections omit the wait until the end of the storm
 }
 
 // Change sets all rate limits to the values in Config times Factor, until the next Change.
 type Change struct {
-	At     time.Duration // start, as time since the first request
+	At     time.Duration // start of the change, as time since the first request
 	Factor float64       // positive factor
 }
 

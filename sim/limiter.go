@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Limiter simulates a provider in virtual time. It admits and times requests as a [Server] with the same Config does, without waiting.
-// Its instants are durations since the first request, and must not decrease. Call Admit to start a request and Leave to finish it.
-// It is not safe for concurrent use.
+// Limiter simulates a provider in virtual time. A Limiter admits and times requests as a [Server] with the same Config does, without
+// waiting. All instants are durations since the first request, and must not decrease. Call Admit to start a request and Leave to
+// finish the request. A Limiter is not safe for concurrent use.
 type Limiter struct {
 	config  Config
 	budgets *budgets
@@ -21,7 +21,7 @@ type Limiter struct {
 	strays  map[hash]uint32 // refused for no reason
 }
 
-// NewLimiter returns a Limiter. If a field of c is invalid, the error names it. Config.Contention is not supported.
+// NewLimiter returns a Limiter. If a field of c is invalid, the error names the field. A Limiter does not support Config.Contention.
 func NewLimiter(c Config) (*Limiter, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -36,15 +36,15 @@ func NewLimiter(c Config) (*Limiter, error) {
 // Config returns the Config of the Limiter, with the defaults filled in.
 func (l *Limiter) Config() Config { return l.config }
 
-// Spent is the sum of charges in requests, tokens, input tokens and output tokens. It excludes charges for rejected requests.
+// Spent is the sum of charges in requests, tokens, input tokens and output tokens. Spent excludes charges for rejected requests.
 type Spent struct{ Requests, Tokens, Input, Output float64 }
 
 // Spent returns the sum of all charges so far.
 func (l *Limiter) Spent() Spent { return l.spent }
 
-// Course is the future of an admitted request. Its instants are durations since the first request.
+// Course describes the future of an admitted request. Head and End are durations since the first request.
 type Course struct {
-	Kind   limits.Kind   // outcome for the client, limits.OK if the request succeeds
+	Kind   limits.Kind   // outcome for the client; limits.OK if the request succeeds
 	Cut    bool          // the connection breaks in the middle of the body
 	Head   time.Duration // instant of the first byte
 	End    time.Duration // instant of the last byte
@@ -57,20 +57,20 @@ type Refusal struct {
 	// "concurrency" or "bad_request".
 	Why        string
 	Overloaded bool // the rejection reports an overload, not a rate limit
-	Vague      bool // the body states none of the following fields
+	Vague      bool // the rejection's body contains none of the following fields
 
-	Dimension limits.Dimension // rate limit that is exceeded, or limits.Concurrency
+	Dimension limits.Dimension // exceeded rate limit, or limits.Concurrency
 
-	Limit, Used, Requested int  // limit, usage and demand, in whole requests or tokens; 0 unless a rate limit is exceeded
-	TooLarge               bool // the request is above the limit and is never admitted
+	Limit, Used, Requested int  // limit, usage and requested amount, in whole requests or tokens; 0 unless a rate limit is exceeded
+	TooLarge               bool // the request alone exceeds the limit and is never admitted
 
 	Wait time.Duration // time until the request can be admitted
-	Hint bool          // Retry-After states Wait
+	Hint bool          // the header Retry-After contains Wait
 }
 
-// Admit decides on item i of a workload, which has been admitted attempt times before. If it returns true, the request is in flight,
-// and Course is its future. Otherwise, Refusal is the cause of the rejection. A request that hangs ends after patience. Admit sets
-// r.Output if it is 0. For a request without a body, i determines the random choices.
+// Admit admits or rejects item i of a workload, which has been admitted attempt times before. If Admit returns true, the request is
+// in flight, and Course is its future. If Admit returns false, Refusal is the cause of the rejection. A request that hangs ends after
+// the duration patience. Admit sets r.Output if it is 0. For a request without a body, i determines the random choices.
 func (l *Limiter) Admit(now, patience time.Duration, i int, r *Request, attempt int) (Course, Refusal, bool) {
 	l.config.settle(i, r)
 	if l.config.Faults.badRequest(newLuck(l.config.Seed, r.hash, 0)) {
@@ -114,7 +114,7 @@ func (l *Limiter) course(now, patience time.Duration, r *Request, attempt int) C
 	return c
 }
 
-// Produced charges output tokens that have been produced by now. It does nothing with limits.ChargeDeclared.
+// Produced charges output tokens that have been produced by now. With limits.ChargeDeclared, Produced does nothing.
 func (l *Limiter) Produced(now time.Duration, output int) {
 	if l.config.Charge != limits.ChargeActual || output <= 0 {
 		return
@@ -124,7 +124,7 @@ func (l *Limiter) Produced(now time.Duration, output int) {
 	l.spent.Output += float64(output)
 }
 
-// Leave finishes an admitted request. answered reports whether it succeeded and is paid.
+// Leave finishes an admitted request. answered reports whether the request succeeded and is paid.
 func (l *Limiter) Leave(answered bool) {
 	l.open--
 	if answered {
@@ -132,7 +132,7 @@ func (l *Limiter) Leave(answered bool) {
 	}
 }
 
-// Quota is the state of one limit, as response headers state it.
+// Quota is the state of one limit, as shown in response headers.
 type Quota struct {
 	Dimension limits.Dimension // dimension of the limit
 	Limit     int              // limit per period
@@ -140,8 +140,8 @@ type Quota struct {
 	Reset     time.Duration    // time until the bucket is full
 }
 
-// Quotas appends the limits that response headers state to dst, in the order of [Config.Limits]. It appends nothing with
-// Config.NoHeaders. Call it right after Admit, or with Config.LateHeaders when the response is sent.
+// Quotas appends the limits in response headers to dst, in the order of [Config.Limits]. With Config.NoHeaders, Quotas appends
+// nothing. Call Quotas right after Admit, or with Config.LateHeaders when the response is sent.
 func (l *Limiter) Quotas(dst []Quota, now time.Duration) []Quota {
 	if l.config.NoHeaders {
 		return dst

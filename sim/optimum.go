@@ -15,7 +15,7 @@ import (
 type Request struct {
 	// Input is the number of input tokens. MaxTokens is the declared maximum of output tokens (0: none).
 	Input, MaxTokens int
-	// Output is the number of output tokens. Zero: the value from the Config. Negative: none, as for embeddings.
+	// Output is the number of output tokens. Zero selects the value from the Config. A negative Output means none, as for embeddings.
 	Output int
 
 	hash hash // of the body, if there is one
@@ -24,8 +24,8 @@ type Request struct {
 // Workload is a list of requests in the order in which a client sends them.
 type Workload []Request
 
-// Workload returns the requests that POST the given bodies to path, with the tokens and random choices of a [Server] with this Config.
-// It omits invalid requests, which the Server would reject. It panics if c is invalid.
+// Workload returns the requests that POST the given bodies to path, with the tokens and random choices of a [Server] with this
+// Config. Workload omits invalid requests, which the Server would reject. If c is invalid, Workload panics.
 func (c Config) Workload(path string, bodies ...[]byte) Workload {
 	c.Key = ""
 	s, err := New(c)
@@ -51,14 +51,14 @@ func (c Config) Workload(path string, bodies ...[]byte) Workload {
 	return w
 }
 
-// Optimum returns the minimum time in which a client can complete w, from its first request on. This client knows the complete state of
-// the provider, is never rejected, and has a network without delay. Optimum computes the time from c, including bursts, concurrency,
-// Queue, latency, storms, changes and faults.
+// Optimum returns the minimum time in which a client can complete w, counted from the first request. The client knows the provider's
+// complete state, is never rejected, and has a network without delay. Optimum computes the time from c, including bursts,
+// concurrency, Queue, latency, storms, changes and faults.
 //
-// The client sends requests in order, each as early as the provider admits it, and retries failed ones first. With token limits,
-// another order could be slightly faster. For requests that [Config.Workload] did not create, their position in w determines the
-// random choices. Optimum ignores SpentAfter, Faults.Throttled, and requests that are too large for a limit. Contention counts as a
-// Queue of the same length. Optimum panics if c is invalid.
+// The client sends requests in order, each as early as the provider admits it, and retries failed requests first. With token limits,
+// another order could be slightly faster. For requests that [Config.Workload] did not create, the position in w determines the random
+// choices. Optimum ignores SpentAfter, Faults.Throttled, and requests that are too large for a limit. Contention counts as a Queue of
+// the same length. Optimum panics if c is invalid.
 func (c Config) Optimum(w Workload) time.Duration {
 	c, err := c.withDefaults()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/wake"
 )
 
-// Server simulates a provider. Use it as an http.Handler or with Transport. Create one with New. It is safe for concurrent use.
+// Server simulates a provider, as an http.Handler or with Transport. Create a Server with New. A Server is safe for concurrent use.
 type Server struct {
 	config    Config
 	processor processor
@@ -38,7 +38,7 @@ type account struct {
 	paid     uint32
 }
 
-// New returns a Server. If a field of c is invalid, the error names it.
+// New returns a Server. If a field of c is invalid, the error names the field.
 func New(c Config) (*Server, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -58,7 +58,7 @@ func New(c Config) (*Server, error) {
 // maxBody is the longest body that is read.
 const maxBody = 64 << 20
 
-// ServeHTTP serves one request of a client. It takes as long as the Config specifies.
+// ServeHTTP serves one request of a client. ServeHTTP takes as long as the Config specifies.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if simbatch.Serves(r.URL.Path) {
 		s.batches.ServeHTTP(w, r)

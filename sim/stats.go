@@ -16,21 +16,21 @@ type Stats struct {
 	// requests auth and bad_request.
 	Throttled int            `json:"throttled"`
 	Refused   map[string]int `json:"refused"`
-	// Every admitted request counts in one of the following four fields. Peak is the maximum of InFlight.
+	// Every admitted request counts in one of the following four fields. Peak is the maximum value of InFlight.
 	Answered  int `json:"answered"`  // complete and paid responses
-	Faulted   int `json:"faulted"`   // failures by Config.Faults
+	Faulted   int `json:"faulted"`   // failures caused by Config.Faults
 	Abandoned int `json:"abandoned"` // requests whose client disconnected
 	InFlight  int `json:"in_flight"` // requests in flight
 	Peak      int `json:"peak"`
 	// InputTokens counts tokens of admitted requests, and OutputTokens counts produced tokens.
 	InputTokens  int `json:"input_tokens"`
 	OutputTokens int `json:"output_tokens"`
-	// Paid counts paid responses by [RequestHash], including lines of batches. A count above 1 means duplicates. It is empty with
-	// Config.NoStats.
+	// Paid counts paid responses by [RequestHash], including lines of batches. A count above 1 means duplicates. With Config.NoStats,
+	// Paid is empty.
 	Paid map[string]int `json:"paid,omitempty"`
-	// LimitReads counts requests that read the limits with an admin key. They are not in Requests.
+	// LimitReads counts requests that read the limits with an admin key. Requests does not include LimitReads.
 	LimitReads int `json:"limit_reads,omitempty"`
-	// Batches contains the counts of the Batch APIs. They are not in the fields above, except Paid.
+	// Batches contains the counts of the Batch APIs. Of the fields above, only Paid includes batches.
 	Batches simbatch.Stats `json:"batches"`
 }
 

@@ -17,9 +17,9 @@ import (
 )
 
 // Transport returns an http.RoundTripper that reaches the Server without sockets. RoundTrip waits for the response in the caller's
-// goroutine. A stream has one more goroutine, which stops with its body. It works in a testing/synctest bubble. For Faults.Reset,
-// RoundTrip returns an error. For Faults.Cut, the body ends with io.ErrUnexpectedEOF. For Faults.Hang, RoundTrip blocks until the
-// request's context ends.
+// goroutine. A stream uses an additional goroutine, which stops with the body. The RoundTripper works in a testing/synctest bubble.
+// For Faults.Reset, RoundTrip returns an error. For Faults.Cut, the body ends with io.ErrUnexpectedEOF. For Faults.Hang, RoundTrip
+// blocks until the request's context ends.
 func (s *Server) Transport() http.RoundTripper { return transport{s} }
 
 type transport struct{ server *Server }
