@@ -268,7 +268,7 @@ type execSummary struct {
 
 	// What follows is of this run.
 	Done         int      `json:"done_by_this_run"` // Successful items of this run.
-	Attempts     int      `json:"attempts"`         // Attempts, without rate-limited ones.
+	Attempts     int      `json:"attempts"`         // Attempts, except rate-limited attempts.
 	Throttles    int      `json:"throttles"`        // Rate-limited requests.
 	Pauses       int      `json:"pauses"`           // Pauses of this run.
 	InputTokens  int      `json:"input_tokens"`     // Input tokens.

@@ -21,11 +21,11 @@ type listedProvider struct {
 	Name         string       `json:"name"`                // Name for `--provider`.
 	Aliases      []string     `json:"aliases,omitempty"`   // Other names.
 	BaseURL      string       `json:"base_url,omitempty"`  // Address of the API.
-	BaseForm     string       `json:"base_form,omitempty"` // Form of your own address.
-	KeyEnv       []string     `json:"key_env,omitempty"`   // Variables with the key, in order.
-	KeyOptional  bool         `json:"key_optional"`        // The key can be missing.
-	Dialect      string       `json:"dialect"`             // Form of requests, such as `openai`.
-	Charge       string       `json:"charge"`              // `declared` or `actual` tokens count.
+	BaseForm     string       `json:"base_form,omitempty"` // Address pattern with placeholders.
+	KeyEnv       []string     `json:"key_env,omitempty"`   // Environment variables for the key, in order.
+	KeyOptional  bool         `json:"key_optional"`        // The key is optional.
+	Dialect      string       `json:"dialect"`             // Request format, such as `openai`.
+	Charge       string       `json:"charge"`              // Counted tokens: `declared` or `actual`.
 	CountsCached bool         `json:"counts_cached"`       // Cached input counts against token limits.
 	Models       []string     `json:"models,omitempty"`    // Prefixes of model IDs.
 	Source       string       `json:"source,omitempty"`    // Address of the source.
