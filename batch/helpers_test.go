@@ -112,7 +112,7 @@ type result struct {
 		Input        string          `json:"input"`               // Hash of the request.
 		Attempts     int             `json:"attempts"`            // Attempts, except rate-limited attempts.
 		Throttles    int             `json:"throttles"`           // Rate-limited requests.
-		WaitMS       int             `json:"wait_ms"`             // Wait of the item or request.
+		WaitMS       int             `json:"wait_ms"`             // Waiting time of the item or request.
 		QueuedMS     int             `json:"queued_ms"`           // Wait in the queue.
 		CooldownMS   int             `json:"cooldown_ms"`         // Wait in cooldowns.
 		BackoffMS    int             `json:"backoff_ms"`          // Wait in backoff.

@@ -49,7 +49,7 @@ type LaneStatus struct {
 // BudgetStatus is the state of one token bucket of a lane.
 type BudgetStatus struct {
 	Dimension string  `json:"dimension"` // Name of the limit, such as `rpm`.
-	Pace      float64 `json:"pace"`      // Refill of the token bucket per minute or day.
+	Pace      float64 `json:"pace"`      // Refill rate of the token bucket per minute or day.
 	Level     float64 `json:"level"`     // Token bucket level; negative means debt.
 	Cap       float64 `json:"cap"`       // Size of the token bucket.
 	Spent     float64 `json:"spent"`     // Amount used by all instances.

@@ -112,7 +112,7 @@ type QuotaUse struct {
 	Limit     int              `json:"limit"`          // Value of the limit. The value applies per minute or day.
 	Spent     float64          `json:"used"`           // Used amount.
 	Share     float64          `json:"share"`          // Used share of the allowed amount. The allowed amount includes the burst.
-	Busiest   float64          `json:"busiest_minute"` // Largest amount in one minute. Minutes count from the start.
+	Busiest   float64          `json:"busiest_minute"` // Largest amount used in one minute. Minutes count from the start.
 }
 
 // Step contains the events of one part of the simulated time.

@@ -19,7 +19,7 @@ type CapModel struct {
 
 	OffersRequests float64            `json:"cap_model_offers_rpm"`       // Requests per minute at `cap_model_calls` concurrency.
 	OffersTokens   float64            `json:"cap_model_offers_tpm"`       // Tokens per minute at `cap_model_calls` concurrency.
-	Breaks         []limits.Dimension `json:"cap_model_breaks,omitempty"` // Limits that `cap_model_calls` exceeds.
+	Breaks         []limits.Dimension `json:"cap_model_breaks,omitempty"` // Limits that `cap_model_calls` concurrency exceeds.
 }
 
 // capModel is the rule of thumb for a plan's workload, by the tokens that are used; nil when the limits do not determine it. The order

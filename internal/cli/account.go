@@ -48,7 +48,7 @@ func (f *accountFlags) target(use string) []flag {
 // fileFlagAs returns the flag of that name which names a file with the key.
 func (f *accountFlags) fileFlagAs(name string) flag {
 	f.fileFlag = "--" + name
-	return flag{name: name, field: &f.envFile, metavar: "FILE", help: "Read the key from this .env file if its variable is unset"}
+	return flag{name: name, field: &f.envFile, metavar: "FILE", help: "Read the key from this .env file if the variable is unset"}
 }
 
 // headerFlag returns the flag of further headers.

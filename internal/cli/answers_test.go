@@ -14,9 +14,9 @@ import (
 type answerLine struct {
 	ID      string   `json:"custom_id"`     // ID of the item.
 	Text    *string  `json:"text"`          // Response text, or arguments of tool calls.
-	Texts   []string `json:"texts"`         // Texts if several choices exist.
+	Texts   []string `json:"texts"`         // Texts of all choices, if several exist.
 	Finish  string   `json:"finish_reason"` // Finish reason from the provider.
-	Refusal string   `json:"refusal"`       // Text of a refusal.
+	Refusal string   `json:"refusal"`       // Refusal text from the model.
 	Error   string   `json:"error"`         // Kind of the failure.
 	Message string   `json:"message"`       // Error message, without keys.
 }

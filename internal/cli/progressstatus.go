@@ -283,7 +283,7 @@ type statusLine struct {
 	ETAms     *int64    `json:"eta_ms,omitempty"`             // Expected remaining time.
 	Input     int       `json:"input_tokens"`                 // Input tokens.
 	Output    int       `json:"output_tokens"`                // Output tokens.
-	Draining  bool      `json:"draining"`                     // The run does not start requests.
+	Draining  bool      `json:"draining"`                     // The run does not start further requests.
 	Rationed  int       `json:"waiting_for_cap,omitempty"`    // Requests that wait for a spending cap.
 	Retrying  int       `json:"waiting_to_retry,omitempty"`   // Items in backoff.
 	Outlook   string    `json:"outlook,omitempty"`            // State of the agent's usage windows.

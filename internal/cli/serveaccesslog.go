@@ -26,7 +26,7 @@ type accessLine struct {
 	Status    int    `json:"status"`             // HTTP status; 0 without a response.
 	Kind      string `json:"kind"`               // `ok`, `upstream_error`, `cut`, `client_gone`, or the gateway's rejection reason.
 	Tries     int    `json:"tries"`              // Attempts, including rate-limited attempts.
-	WaitMs    int64  `json:"wait_ms"`            // Wait of the item or request.
+	WaitMs    int64  `json:"wait_ms"`            // Waiting time of the item or request.
 	FirstMs   int64  `json:"first_ms,omitempty"` // Time until the response starts.
 	LatencyMs int64  `json:"latency_ms"`         // Duration of the request.
 

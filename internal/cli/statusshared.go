@@ -24,7 +24,7 @@ type jobStatus struct {
 	Job       string         `json:"job"`               // Run.
 	Version   int            `json:"version,omitempty"` // Unsupported version of the run's keys.
 	Queued    int            `json:"queued"`            // Items that wait for a worker.
-	Held      int            `json:"held"`              // Items at workers.
+	Held      int            `json:"held"`              // Items in progress at workers.
 	Delayed   int            `json:"delayed"`           // Items in backoff.
 	Results   int            `json:"results"`           // Results that are not yet recorded.
 	Done      int            `json:"done"`              // Finished items.
@@ -45,7 +45,7 @@ type processStatus struct {
 type workerStatus struct {
 	Host   string `json:"host"`    // Host name.
 	PID    int    `json:"pid"`     // Process ID.
-	Held   int    `json:"held"`    // Items at the worker.
+	Held   int    `json:"held"`    // Items in progress at the worker.
 	SeenMS int64  `json:"seen_ms"` // Time since the last heartbeat.
 }
 

@@ -28,10 +28,10 @@ type summary struct {
 	DoneNow int            `json:"done_by_this_run"` // Successful items of this run.
 	Failed  int            `json:"failed"`           // Failed items of all runs.
 	Left    int            `json:"remaining"`        // Items without a result.
-	Kinds   map[string]int `json:"failed_by_kind"`   // Failed items by kind.
+	Kinds   map[string]int `json:"failed_by_kind"`   // Failed items by kind of failure.
 	Finish  map[string]int `json:"finish_reasons"`   // Items by finish reason.
 
-	First map[string]string `json:"first_failures,omitempty"` // First failures by kind.
+	First map[string]string `json:"first_failures,omitempty"` // First error message by kind of failure.
 
 	Deduplicated int `json:"equal_requests"` // Results copied from equal requests.
 	Cached       int `json:"cached"`         // Results from the cache.
@@ -53,7 +53,7 @@ type summary struct {
 
 	PerMin float64            `json:"per_min"`  // Items per minute.
 	Lanes  []laneSummary      `json:"lanes"`    // Limits by lane.
-	Bound  map[string]float64 `json:"bound_by"` // Share of time for each binding limit.
+	Bound  map[string]float64 `json:"bound_by"` // Share of time that each limit was binding.
 
 	Upstreams []upstreamSummary `json:"upstreams,omitempty"` // Upstreams, if there are several.
 

@@ -14,7 +14,7 @@ import (
 
 // batchSummary is the work of a run with --batch, as --json prints it.
 type batchSummary struct {
-	Batches  int      `json:"batches"`                // Batches that ended in this run.
+	Batches  int      `json:"batches"`                // Batches that finished in this run.
 	Pending  int      `json:"pending_batches"`        // Batches without recorded results.
 	Lost     int      `json:"lost_batches,omitempty"` // Batches missing at the provider.
 	Items    int      `json:"items_by_batch"`         // Items completed in batches.

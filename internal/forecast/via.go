@@ -16,7 +16,7 @@ type Via struct {
 	Cost     *Cost      `json:"cost_usd"` // Cost, if known. Nil: a price is unknown.
 	Accounts []*Batches `json:"accounts"` // Batches by account.
 	Pending
-	Auto *Auto `json:"deadline,omitempty"` // Split to meet the deadline.
+	Auto *Auto `json:"deadline,omitempty"` // Split of requests to meet the deadline.
 
 	way   batch.Via
 	known *provider.Registry
@@ -33,7 +33,7 @@ type Auto struct {
 	Live  int           `json:"live_at_once"` // Requests sent live immediately.
 	Later int           `json:"by_batch"`     // Requests sent in batches.
 	WaitS *plan.Seconds `json:"live_after_s"` // Delay before remaining requests are sent live. Nil: batches may run beyond the deadline.
-	TimeS plan.Seconds  `json:"live_time_s"`  // Duration if all requests are live.
+	TimeS plan.Seconds  `json:"live_time_s"`  // Duration if all requests are sent live.
 }
 
 // Batches is what one account would be handed.

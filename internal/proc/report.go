@@ -11,7 +11,7 @@ import (
 // Report is what all runs in a directory came to, as report.json has it.
 type Report struct {
 	Summary
-	Kinds   map[sluice.Kind]int `json:"failed_by_kind"`       // Failed items by kind.
+	Kinds   map[sluice.Kind]int `json:"failed_by_kind"`       // Failed items by kind of failure.
 	Stages  []Summary           `json:"stages,omitempty"`     // Counts by stage.
 	Waits   []work.Blocked      `json:"blocked_by,omitempty"` // Stages that did not run.
 	Results string              `json:"results"`              // Path of the results.

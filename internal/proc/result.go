@@ -41,7 +41,7 @@ type Result struct {
 
 	Attempts  int   `json:"attempts"`      // Attempts, except rate-limited attempts.
 	Throttles int   `json:"throttles"`     // Rate-limited requests.
-	Wait      int64 `json:"wait_ms"`       // Wait of the item or request.
+	Wait      int64 `json:"wait_ms"`       // Waiting time of the item or request.
 	Queued    int64 `json:"queued_ms"`     // Wait in the queue.
 	Cooldown  int64 `json:"cooldown_ms"`   // Wait in cooldowns.
 	Backoff   int64 `json:"backoff_ms"`    // Wait in backoff.

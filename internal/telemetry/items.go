@@ -57,7 +57,7 @@ type items struct {
 type LongWait struct {
 	ID     string `json:"id"`               // ID of the item.
 	Member string `json:"member,omitempty"` // Program that sends the requests.
-	Wait   int64  `json:"wait_ms"`          // Wait of the item or request.
+	Wait   int64  `json:"wait_ms"`          // Waiting time of the item or request.
 }
 
 // Failure is one kind of failure: how many items failed so, the first few, and what one of them was told.

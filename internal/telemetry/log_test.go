@@ -29,7 +29,7 @@ type reference struct {
 	Call      string           `json:"call,omitempty"`               // ID of the item or request.
 	Attempt   int              `json:"attempt,omitempty"`            // Number of the attempt.
 	Throttles int              `json:"throttles,omitempty"`          // Rate-limited requests.
-	WaitMS    int64            `json:"wait_ms,omitempty"`            // Wait of the item or request.
+	WaitMS    int64            `json:"wait_ms,omitempty"`            // Waiting time of the item or request.
 	LatencyMS int64            `json:"latency_ms,omitempty"`         // Duration of the last attempt.
 	Until     time.Time        `json:"until,omitzero"`               // End of the pause.
 	Dimension string           `json:"dimension,omitempty"`          // Name of the limit, such as `rpm`.

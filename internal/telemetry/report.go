@@ -62,11 +62,11 @@ type Run struct {
 	Last      time.Time          `json:"last"`             // Last event.
 	Processes int                `json:"processes"`        // Processes.
 	WallMS    int64              `json:"wall_ms"`          // Duration of the runs.
-	Bound     map[string]float64 `json:"bound_by"`         // Share of time for each binding limit.
+	Bound     map[string]float64 `json:"bound_by"`         // Share of time that each limit was binding.
 	Throttles Throttles          `json:"throttles"`        // Rate-limit rejections.
 	Cooldowns Cooldowns          `json:"cooldowns"`        // Pauses of lanes.
 	Slots     Slots              `json:"slots"`            // Requests in flight.
-	Shared    bool               `json:"shared,omitempty"` // Another process used a lane too.
+	Shared    bool               `json:"shared,omitempty"` // Another process also used a lane.
 	Lanes     []Lane             `json:"lanes"`            // Figures by lane.
 	open      int                // permits of the last process that were not given back
 }
@@ -97,7 +97,7 @@ type Slots struct {
 	Leaked    int `json:"leaked"`         // Requests still open when the scheduler closed.
 	Cut       int `json:"open_at_end"`    // Requests in flight at the end.
 	Most      int `json:"most_in_flight"` // Maximum requests in flight in one lane.
-	Max       int `json:"max"`            // Allowed concurrency at this maximum.
+	Max       int `json:"max"`            // Allowed concurrency at the time of this maximum.
 }
 
 // Lane is one lane of an account.
@@ -108,9 +108,9 @@ type Lane struct {
 	Answered  int                `json:"answered"`          // Successful requests.
 	Throttled int                `json:"throttled"`         // Rate-limited requests.
 	Failed    int                `json:"failed_attempts"`   // Failed attempts.
-	GaveUp    int                `json:"gave_up"`           // Requests that finally failed.
+	GaveUp    int                `json:"gave_up"`           // Requests that failed after their last attempt.
 	Most      int                `json:"most_in_flight"`    // Maximum requests in flight.
-	Bound     map[string]float64 `json:"bound_by"`          // Share of time for each binding limit.
+	Bound     map[string]float64 `json:"bound_by"`          // Share of time that each limit was binding.
 	Quota     []Quota            `json:"quota"`             // Use by limit.
 	Latency   Times              `json:"latency"`           // Durations of requests.
 	WidthMS   int64              `json:"bin_ms"`            // Length of each time bin.
@@ -127,9 +127,9 @@ type Quota struct {
 	Source    string  `json:"source"`                   // Origin of the value, such as `header`.
 	Used      int64   `json:"used"`                     // Used amount.
 	Share     float64 `json:"share"`                    // Used share of the allowed amount.
-	Busiest   int64   `json:"busiest_minute,omitempty"` // Largest amount in one minute.
-	PerBin    []int64 `json:"used_by_bin,omitempty"`    // Used amount in each bin.
-	Limits    []int64 `json:"limit_by_bin,omitempty"`   // Allowed amount in each bin.
+	Busiest   int64   `json:"busiest_minute,omitempty"` // Largest amount used in one minute.
+	PerBin    []int64 `json:"used_by_bin,omitempty"`    // Used amount in each time bin.
+	Limits    []int64 `json:"limit_by_bin,omitempty"`   // Allowed amount in each time bin.
 	limits.Claims
 	dimension limits.Dimension
 	long      bool // the run lasted for a minute at least
