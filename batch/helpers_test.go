@@ -110,10 +110,10 @@ type result struct {
 	} `json:"error"` // Failure, if the item failed.
 	Sluice struct {
 		Input        string          `json:"input"`               // Hash of the request.
-		Attempts     int             `json:"attempts"`            // Attempts, without rate-limited ones.
+		Attempts     int             `json:"attempts"`            // Attempts, except rate-limited attempts.
 		Throttles    int             `json:"throttles"`           // Rate-limited requests.
-		WaitMS       int             `json:"wait_ms"`             // Wait of the item.
-		QueuedMS     int             `json:"queued_ms"`           // Wait for a turn.
+		WaitMS       int             `json:"wait_ms"`             // Waiting time of the item or request.
+		QueuedMS     int             `json:"queued_ms"`           // Wait in the queue.
 		CooldownMS   int             `json:"cooldown_ms"`         // Wait in cooldowns.
 		BackoffMS    int             `json:"backoff_ms"`          // Wait in backoff.
 		LatencyMS    int             `json:"latency_ms"`          // Duration of the last attempt.
@@ -124,7 +124,7 @@ type result struct {
 		Unpriced     int             `json:"unpriced_tool_calls"` // Tool calls without known prices.
 		Upstream     string          `json:"upstream"`            // Upstream, if there are several.
 		Via          string          `json:"via"`                 // `batch-api`, if the result is from a Batch API.
-		Batch        string          `json:"batch"`               // Batch ID of the provider.
+		Batch        string          `json:"batch"`               // Batch ID at the provider.
 		Twin         string          `json:"twin"`                // Item whose result is copied.
 		Cached       bool            `json:"cached"`              // The result is from the cache.
 		Metadata     json.RawMessage `json:"metadata"`            // Fields of the input that are not sent.

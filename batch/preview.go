@@ -21,7 +21,7 @@ type Preview struct {
 	Done      int `json:"done"`                     // Successful items of all runs.
 	Failed    int `json:"failed"`                   // Failed items of all runs.
 	Remaining int `json:"remaining"`                // Items without a result.
-	Twins     int `json:"equal_requests,omitempty"` // Remaining items with equal requests. With Dedupe.
+	Twins     int `json:"equal_requests,omitempty"` // Remaining items that repeat another request. With Dedupe.
 
 	Fields PromptFields `json:"-"` // of rows with a prompt
 

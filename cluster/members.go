@@ -28,7 +28,7 @@ type Member struct {
 	PID     int       `json:"pid"`     // Process ID.
 	Version string    `json:"version"` // Version of Sluice.
 	Since   time.Time `json:"since"`   // Start of the instance. By the clock of Redis.
-	SeenMS  int64     `json:"seen_ms"` // Time since its last heartbeat.
+	SeenMS  int64     `json:"seen_ms"` // Time since the last heartbeat.
 }
 
 // The keys of an account's members. Beside them stand those of its ledger.

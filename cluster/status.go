@@ -21,7 +21,7 @@ import (
 // Status is the state of all accounts in Redis.
 type Status struct {
 	URL      string          `json:"url"`      // URL of Redis without password.
-	At       time.Time       `json:"at"`       // Time of the data. By the clock of Redis.
+	At       time.Time       `json:"at"`       // Time of the data or event. By the clock of Redis.
 	Engine   Engine          `json:"engine"`   // Redis itself.
 	Accounts []AccountStatus `json:"accounts"` // Accounts that use this Redis.
 }
@@ -31,26 +31,26 @@ type AccountStatus struct {
 	Account string       `json:"account"`          // Name of the account. The prefix of its keys if the name is unknown.
 	Members []Member     `json:"members"`          // Instances that use the account. The oldest first.
 	Lanes   []LaneStatus `json:"lanes"`            // State by lane.
-	Format  string       `json:"format,omitempty"` // Unsupported version of its keys. Then no lanes are known.
+	Format  string       `json:"format,omitempty"` // Unsupported version of the account's keys. Then no lanes are known.
 }
 
 // LaneStatus is the state of a lane, for all instances together.
 type LaneStatus struct {
-	Lane       string         `json:"lane"`                   // Model; empty for all together.
+	Lane       string         `json:"lane"`                   // Model; empty for all models together.
 	Open       int            `json:"in_flight"`              // Requests in flight of all instances.
 	Slots      int            `json:"concurrency"`            // Allowed concurrency. 0 is unlimited.
 	Waiting    int            `json:"waiting"`                // Waiting instances.
 	CooldownMS int64          `json:"cooldown_ms,omitempty"`  // Remaining cooldown.
 	Why        string         `json:"cooldown_why,omitempty"` // Cause of the cooldown.
-	Probing    bool           `json:"probing,omitempty"`      // Requests test the end of a cooldown.
+	Probing    bool           `json:"probing,omitempty"`      // Probe requests check whether a cooldown ended.
 	Budgets    []BudgetStatus `json:"limits"`                 // State by limit.
 }
 
 // BudgetStatus is the state of one token bucket of a lane.
 type BudgetStatus struct {
 	Dimension string  `json:"dimension"` // Name of the limit, such as `rpm`.
-	Pace      float64 `json:"pace"`      // Refill of the token bucket per minute or day.
-	Level     float64 `json:"level"`     // Fill of the token bucket; negative is a debt.
+	Pace      float64 `json:"pace"`      // Refill rate of the token bucket per minute or day.
+	Level     float64 `json:"level"`     // Token bucket level; negative means debt.
 	Cap       float64 `json:"cap"`       // Size of the token bucket.
 	Spent     float64 `json:"spent"`     // Amount used by all instances.
 }

@@ -17,8 +17,8 @@ import (
 
 //go:generate env SLUICE_TEST_WRITE=1 go test -count=1 -run TestReferenceOfJSON .
 
-const jsonIntroduction = "# JSON\n\nNames of fields end in their unit, such as `_ms`, `_s`, `_usd` or `_bytes`; instants are RFC 3339; unknown values are `null` or missing. " +
-	"Documents are on standard output; progress and warnings are on standard error. " +
+const jsonIntroduction = "# JSON\n\nField names end in their unit, such as `_ms`, `_s`, `_usd` or `_bytes`. Times have the RFC 3339 format. Unknown values are `null` or missing. " +
+	"Documents are on standard output. Progress and warnings are on standard error. " +
 	"[Stability](../stability.md) describes the promise for these fields.\n"
 
 // jsonDocuments are the documents by their headings, with the Go types that they are made of.

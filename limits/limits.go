@@ -116,11 +116,11 @@ type Limits struct {
 	RPD         int           `json:"rpd,omitempty"`         // Requests per day.
 	TPD         int           `json:"tpd,omitempty"`         // Tokens per day.
 	Concurrency int           `json:"concurrency,omitempty"` // Requests in flight.
-	Burst       time.Duration `json:"burst,omitempty"`       // Size of token buckets, in nanoseconds of refill. With 10 s, a bucket holds 10 seconds of refill.
+	Burst       time.Duration `json:"burst,omitempty"`       // Token bucket size in nanoseconds of refill. With 10 s, a bucket holds 10 seconds of refill.
 
 	// Requests and Tokens replace RPM and TPM if the period of the limit is not a minute.
-	Requests Window `json:"requests,omitzero"` // Requests in another period, such as `100/10s`.
-	Tokens   Window `json:"tokens,omitzero"`   // Tokens in another period, such as `50000/30s`.
+	Requests Window `json:"requests,omitzero"` // Request limit in another period, such as `100/10s`.
+	Tokens   Window `json:"tokens,omitzero"`   // Token limit in another period, such as `50000/30s`.
 }
 
 // At returns a pointer to the limit of a dimension. If Limits has no field for the dimension, At returns nil.

@@ -15,9 +15,9 @@ import (
 
 // Forecast is the result of Simulate. The JSON form of a Forecast appears as forecast in the output of sluice plan --json.
 type Forecast struct {
-	Client     Client  `json:"client"`            // Known limits at the start.
+	Client     Client  `json:"client"`            // Limits known at the start.
 	Time       Seconds `json:"time_s"`            // Duration, if known. The time ends with the last response or with the simulation.
-	Stopped    string  `json:"stopped,omitempty"` // Reason for an early end. The value is "" if all requests finished.
+	Stopped    string  `json:"stopped,omitempty"` // Reason for an early stop. The value is "" if all requests finished.
 	Throughput float64 `json:"throughput_rpm"`    // Successful requests per minute.
 	Tally
 	Cost    *float64   `json:"cost_usd,omitempty"` // Cost, if known. The caller sets the value.
@@ -26,7 +26,7 @@ type Forecast struct {
 	Wait    Spread     `json:"wait_ms"`            // Waits of requests. The values cover all attempts.
 	Latency Spread     `json:"latency_ms"`         // Durations of requests. A duration ends with the last byte of the response.
 
-	WithinDeadline *int `json:"requests_within_deadline,omitempty"` // Requests within the deadline. The caller sets the value, for example from Within.
+	WithinDeadline *int `json:"requests_within_deadline,omitempty"` // Requests finished by the deadline. The caller sets the value, for example from Within.
 
 	Jitter float64 `json:"jitter"`         // Variation of latencies.
 	Seed   uint64  `json:"seed"`           // Seed of the simulation.
@@ -45,7 +45,7 @@ type Client struct {
 type Tally struct {
 	Completed int    `json:"completed"`             // Successful requests.
 	Failed    int    `json:"failed"`                // Failed requests.
-	Tries     int    `json:"tries"`                 // Attempts, with rate-limited ones.
+	Tries     int    `json:"tries"`                 // Attempts, including rate-limited attempts.
 	Throttled int    `json:"throttled"`             // Rate-limited requests.
 	Refused   Counts `json:"throttled_by,omitzero"` // Rate-limited requests by limit. AnyDimension counts storms and overloads.
 
@@ -112,7 +112,7 @@ type QuotaUse struct {
 	Limit     int              `json:"limit"`          // Value of the limit. The value applies per minute or day.
 	Spent     float64          `json:"used"`           // Used amount.
 	Share     float64          `json:"share"`          // Used share of the allowed amount. The allowed amount includes the burst.
-	Busiest   float64          `json:"busiest_minute"` // Largest amount in one minute. Minutes count from the start.
+	Busiest   float64          `json:"busiest_minute"` // Largest amount used in one minute. Minutes count from the start.
 }
 
 // Step contains the numbers of events in one interval of the simulated time.
@@ -128,8 +128,8 @@ const MaxSteps = 512
 // Spread contains the distribution of a duration over all requests. Percentiles are accurate to within 2 %.
 type Spread struct {
 	Mean Millis `json:"mean"` // Mean.
-	P50  Millis `json:"p50"`  // Median, within 2 %.
-	P95  Millis `json:"p95"`  // 95th percentile, within 2 %.
+	P50  Millis `json:"p50"`  // Median, ± 2 %.
+	P95  Millis `json:"p95"`  // 95th percentile, ± 2 %.
 	Max  Millis `json:"max"`  // Maximum.
 }
 

@@ -12,14 +12,14 @@ import (
 // limits. For example, a limit of 5 concurrent calls gives a concurrency of 4. At 2 s per call, 4 calls make 120 requests
 // per minute, even if the limit is 50. In contrast, Plan.Workers stays within all limits.
 type CapModel struct {
-	ParallelCalls int     `json:"cap_model_calls"`                // Concurrency by the rule of thumb. The formula is max(1, trunc(cap × margin)), or max(1, trunc(RPM/60 × latency × margin)) without a cap.
-	ParallelNodes int     `json:"cap_model_nodes"`                // Concurrency per process by the rule of thumb. The formula is max(1, trunc(ParallelCalls / graphs)).
-	PerMinute     float64 `json:"cap_model_throughput_rpm"`       // Throughput by the rule of thumb. The formula is min(RPM, TPM / tokens, cap / latency × 60) × margin, in requests.
-	MaxTokens     int     `json:"cap_model_max_tokens,omitempty"` // Quarter of the tokens per minute. The value applies to each graph; 0 if TPM is unknown.
+	ParallelCalls int     `json:"cap_model_calls"`                // Concurrency by a rule of thumb. The formula is max(1, trunc(cap × margin)), or max(1, trunc(RPM/60 × latency × margin)) without a cap.
+	ParallelNodes int     `json:"cap_model_nodes"`                // Concurrency per process by a rule of thumb. The formula is max(1, trunc(ParallelCalls / graphs)).
+	PerMinute     float64 `json:"cap_model_throughput_rpm"`       // Throughput by a rule of thumb. The formula is min(RPM, TPM / tokens, cap / latency × 60) × margin, in requests.
+	MaxTokens     int     `json:"cap_model_max_tokens,omitempty"` // A quarter of the tokens-per-minute limit. The value applies to each graph; 0 if TPM is unknown.
 
-	OffersRequests float64            `json:"cap_model_offers_rpm"`       // Requests per minute at that concurrency.
-	OffersTokens   float64            `json:"cap_model_offers_tpm"`       // Tokens per minute at that concurrency.
-	Breaks         []limits.Dimension `json:"cap_model_breaks,omitempty"` // Limits that this concurrency exceeds.
+	OffersRequests float64            `json:"cap_model_offers_rpm"`       // Requests per minute at `cap_model_calls` concurrency.
+	OffersTokens   float64            `json:"cap_model_offers_tpm"`       // Tokens per minute at `cap_model_calls` concurrency.
+	Breaks         []limits.Dimension `json:"cap_model_breaks,omitempty"` // Limits that `cap_model_calls` concurrency exceeds.
 }
 
 // capModel is the rule of thumb for a plan's workload, by the tokens that are used; nil when the limits do not determine it. The order

@@ -61,12 +61,12 @@ type Plan struct {
 	Assumed []Assumption      `json:"assumed,omitempty"` // Assumed values.
 	Clients
 	Pace
-	BatchAPI *BatchAPI `json:"batch_api,omitempty"` // The same requests by Batch API. Nil means that no Batch API with a known price exists.
+	BatchAPI *BatchAPI `json:"batch_api,omitempty"` // The same requests through the Batch API. Nil means that no Batch API with a known price exists.
 	Charging
 
 	*CapModel // common rule of thumb for the same limits; nil if the limits do not determine it
 
-	WithinDeadline *int `json:"requests_within_deadline,omitempty"` // Requests within the deadline. The value is nil without Options.Deadline.
+	WithinDeadline *int `json:"requests_within_deadline,omitempty"` // Requests finished by the deadline. The value is nil without Options.Deadline.
 	WithinBudget   *int `json:"requests_within_budget,omitempty"`   // Requests within the maximum cost. The value is nil without Options.MaxCost or a price.
 
 	stated sluice.Limits                // Limits with the periods that were stated
@@ -75,20 +75,20 @@ type Plan struct {
 
 // Load describes the workload of a Plan with the mean values of a request.
 type Load struct {
-	Requests     int     `json:"requests,omitempty"`                  // Requests; missing if endless. The value 0 means an endless workload.
+	Requests     int     `json:"requests,omitempty"`                  // Requests; missing for an endless workload.
 	LatencyMS    float64 `json:"latency_ms"`                          // Mean latency.
 	InputTokens  float64 `json:"input_tokens"`                        // Mean input tokens.
 	OutputTokens float64 `json:"output_tokens"`                       // Mean output tokens.
-	OtherModels  int     `json:"requests_for_other_models,omitempty"` // Requests for other models. The file contains these requests, but the plan ignores them.
+	OtherModels  int     `json:"requests_for_other_models,omitempty"` // Ignored requests for other models.
 }
 
 // Clients contains the concurrency and the number of workers that stay within the limits.
 type Clients struct {
-	Safety    float64 `json:"safety"`    // Share of limits that workers use.
+	Safety    float64 `json:"safety"`    // Maximum share of limits for workers.
 	Processes int     `json:"processes"` // Processes that share the slots.
 
 	// Slots is the number of requests in flight that a paced client needs for full throughput, at most the provider's limit.
-	Slots int `json:"slots"` // Concurrency that a paced client needs.
+	Slots int `json:"slots"` // Concurrency needed with pacing.
 
 	// Workers is the maximum number of workers without pacing that stay within all limits, at least 1. A worker without
 	// pacing sends the next request after each response. Safety is the margin for requests that finish faster than the
@@ -98,9 +98,9 @@ type Clients struct {
 	// Workers stay within a limit if the usage exceeds the limit in no minute. The plan assumes that token buckets hold
 	// Limits.Burst (default: a minute's refill) and that all workers start at the same time. If a bucket holds less than
 	// WorkersBurst, the provider sometimes rejects requests.
-	Workers      int                `json:"workers"`                  // Unpaced workers within all limits.
-	WorkersSafe  bool               `json:"workers_safe"`             // True if these workers exceed no limit.
-	Exceeded     []limits.Dimension `json:"workers_exceed,omitempty"` // Limits that one worker exceeds.
+	Workers      int                `json:"workers"`                  // Workers within all limits without pacing.
+	WorkersSafe  bool               `json:"workers_safe"`             // The workers stay within every limit.
+	Exceeded     []limits.Dimension `json:"workers_exceed,omitempty"` // Limits that even one worker exceeds.
 	WorkersBurst Seconds            `json:"workers_burst_seconds"`    // Required size of token buckets, in seconds of refill.
 
 	NodesPerProcess int `json:"nodes_per_process"` // Concurrency of each process, at least 1.
@@ -108,8 +108,8 @@ type Clients struct {
 
 // Pace contains the throughput of a paced client, and the duration and the cost of all requests.
 type Pace struct {
-	Throughput float64 `json:"throughput_rpm"` // Requests per minute in the long run.
-	Binding    Binding `json:"binding"`        // Limit that decides the throughput.
+	Throughput float64 `json:"throughput_rpm"` // Sustained requests per minute.
+	Binding    Binding `json:"binding"`        // Limit that determines the throughput.
 	Bounds     []Bound `json:"bounds"`         // Throughput by limit. The list starts with the tightest limit and is never empty.
 
 	// Time is the time from the first request to the last response (0: endless workload). At the start, token buckets hold
@@ -123,17 +123,17 @@ type Pace struct {
 
 // Charging contains the numbers of tokens per request that count against limits.
 type Charging struct {
-	Charge         limits.Charge `json:"charge"`                           // `declared` or `actual` tokens count.
+	Charge         limits.Charge `json:"charge"`                           // Counted tokens: `declared` or `actual`.
 	ChargedTokens  float64       `json:"charged_tokens_per_request"`       // Tokens counted after the response. With limits.ChargeDeclared, the number is max(input, max_tokens).
 	ReservedTokens float64       `json:"reserved_tokens_per_request"`      // Tokens counted before the response.
-	TooLarge       int           `json:"requests_above_a_limit,omitempty"` // Requests that exceed an entire limit.
+	TooLarge       int           `json:"requests_above_a_limit,omitempty"` // Requests larger than an entire limit.
 }
 
 // Bound is one limit with the number of requests per minute that the limit allows.
 type Bound struct {
 	Dimension limits.Dimension `json:"dimension"`           // Name of the limit, such as `rpm`.
 	Limit     int              `json:"limit"`               // Value of the limit. The value applies per minute or day, depending on Dimension.
-	Charged   float64          `json:"charged_per_request"` // Mean amount per request. The amount is 1 for concurrency.
+	Charged   float64          `json:"charged_per_request"` // Mean counted amount per request. The amount is 1 for concurrency.
 	PerMinute float64          `json:"requests_per_minute"` // Allowed requests per minute.
 }
 
@@ -141,7 +141,7 @@ type Bound struct {
 type Binding struct {
 	Dimension limits.Dimension `json:"dimension"`             // Name of the limit, such as `rpm`.
 	Next      limits.Dimension `json:"next,omitempty"`        // Next tightest limit. AnyDimension means that no other limit is known.
-	Factor    float64          `json:"next_factor,omitempty"` // Throughput at the next limit, relative to this limit.
+	Factor    float64          `json:"next_factor,omitempty"` // Throughput at the next limit divided by this throughput.
 }
 
 // ResourceLimits returns limits for the concurrent nodes of each graph and for the concurrent calls of all graphs

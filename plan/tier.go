@@ -38,7 +38,7 @@ func ForTier(t provider.Tier, by provider.Provider, w Workload, o Options) (Plan
 
 // BatchAPI describes a Plan's requests when sent through the provider's Batch API.
 type BatchAPI struct {
-	Price          float64  `json:"price"`                          // Price, relative to live. The price of live requests is 1.
+	Price          float64  `json:"price"`                          // Price relative to live requests. The price of live requests is 1.
 	Cost           *float64 `json:"cost_usd,omitempty"`             // Cost, if known.
 	CostPerRequest *float64 `json:"cost_per_request_usd,omitempty"` // Mean cost of a request.
 	Batches        int      `json:"batches,omitempty"`              // Batches.

@@ -22,7 +22,7 @@ import (
 type AccountLimits struct {
 	Provider string       `json:"provider"`       // Provider.
 	Part     string       `json:"part,omitempty"` // Project or workspace ID. If empty, the limits are of the organization.
-	At       time.Time    `json:"at"`             // Time of the data. The limits were read at this time.
+	At       time.Time    `json:"at"`             // Time of the data or event. The limits were read at this time.
 	Groups   []LimitGroup `json:"groups"`         // Limits by group of models.
 }
 

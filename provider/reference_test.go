@@ -13,7 +13,7 @@ import (
 func TestReferenceOfProviders(t *testing.T) {
 	all := provider.Published().All()
 	var b strings.Builder
-	b.WriteString("# Providers and limits\n\n`--provider` takes a name or an alias. Without it, Sluice recognizes the provider from the model. An address in braces is your own: set it with `--base-url`.\n\n" +
+	b.WriteString("# Providers and limits\n\n`--provider` accepts a name or an alias. Without `--provider`, Sluice recognizes the provider from the model. If an address contains braces, set your address with `--base-url`.\n\n" +
 		"name | aliases | address | key\n---|---|---|---\n")
 	for _, p := range all {
 		key := code(p.KeyEnv)
@@ -26,7 +26,7 @@ func TestReferenceOfProviders(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "`%s` | %s | %s | %s\n", p.Name, code(p.Aliases), address, key)
 	}
-	b.WriteString("\n## How providers count\n\n[Declared and actual](../explanation/how-rate-limits-work.md#what-counts-as-a-token) tokens differ in what `max_tokens` costs.\n\n" +
+	b.WriteString("\n## How providers count\n\nProviders count [declared](../explanation/how-rate-limits-work.md#what-counts-as-a-token) tokens (`max_tokens`) or actual output tokens against limits.\n\n" +
 		"provider | tokens | cached input | note | source\n---|---|---|---|---\n")
 	for _, p := range all {
 		cached := "free"
@@ -35,7 +35,7 @@ func TestReferenceOfProviders(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "`%s` | %s | %s | %s | %s\n", p.Name, p.Charge, cached, p.Note, cited(p.Source, p.Date, p.Doubtful))
 	}
-	b.WriteString("\n## Published limits\n\n`tier:` in the settings and `sluice plan --tier` use these limits. Doubtful values are old, contradicted, or not from the provider.\n\n" +
+	b.WriteString("\n## Published limits\n\n`tier:` in the settings and `sluice plan --tier` use these published limits. Doubtful values are old, contradicted, or not from the provider.\n\n" +
 		"provider | tier | models | limits | note | source\n---|---|---|---|---|---\n")
 	for _, p := range all {
 		for _, tier := range provider.Published().Tiers(p.Name) {
@@ -53,7 +53,7 @@ func TestReferenceOfProviders(t *testing.T) {
 				cited(tier.Source, tier.Date, tier.Doubtful))
 		}
 	}
-	b.WriteString("\n## Headers\n\nSluice reads these headers of each response. If two state the same limit, the first one counts.\n\nlimit | header of the limit | of the remaining amount | of the reset\n---|---|---|---\n")
+	b.WriteString("\n## Headers\n\nSluice reads these headers of each response. If two headers report the same limit, Sluice uses the first.\n\nlimit | limit header | remaining header | reset header\n---|---|---|---\n")
 	for _, f := range provider.HeaderForms() {
 		fmt.Fprintf(&b, "`%s` | %s | %s | %s\n", f.Dimension, named(f.Limit), named(f.Remaining), named(f.Reset))
 	}

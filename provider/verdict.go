@@ -44,9 +44,9 @@ const (
 
 // Reason explains how a verdict was reached.
 type Reason struct {
-	Rule  string `json:"rule"`            // Name of the rule; `no error` if none matched.
-	Field string `json:"field,omitempty"` // Part of the response, such as `code`.
-	Value string `json:"value,omitempty"` // Value of that part, without keys.
+	Rule  string `json:"rule"`            // Name of the rule, or `no error`.
+	Field string `json:"field,omitempty"` // Matched part of the response, such as `code`.
+	Value string `json:"value,omitempty"` // Value of the matched part, without keys.
 	Also  string `json:"also,omitempty"`  // Second possible meaning.
 }
 

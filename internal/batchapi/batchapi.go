@@ -131,10 +131,10 @@ func (s State) Ended() bool {
 // Problem is why a batch failed as a whole, or was not taken.
 type Problem struct {
 	Kind    ProblemKind    `json:"kind"`             // `no_room`, `too_large`, `invalid` or `broken`.
-	Code    string         `json:"code,omitempty"`   // Error code of the provider.
+	Code    string         `json:"code,omitempty"`   // Error code from the provider.
 	Message string         `json:"message"`          // Error message, without keys.
-	Lines   map[int]string `json:"lines,omitempty"`  // Errors of single requests, by position from 0.
-	Tokens  int            `json:"tokens,omitempty"` // Allowed enqueued tokens, for `no_room`. 0 if the provider does not say.
+	Lines   map[int]string `json:"lines,omitempty"`  // Errors of single requests, by zero-based position.
+	Tokens  int            `json:"tokens,omitempty"` // Enqueued token limit, for `no_room`. 0 if the provider does not say.
 }
 
 // ProblemKind says what can be done about it.

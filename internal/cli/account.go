@@ -39,16 +39,16 @@ type accountFlags struct {
 func (f *accountFlags) target(use string) []flag {
 	return []flag{
 		{name: "provider", field: &f.provider, metavar: "NAME", help: "Use this provider (default: recognized from the model)", common: true},
-		{name: "base-url", field: &f.baseURL, metavar: "URL", help: "Use this address, as the provider's SDK takes it", common: true},
+		{name: "base-url", field: &f.baseURL, metavar: "URL", help: "Use this base URL in the provider SDK's form", common: true},
 		{name: "model", field: &f.model, metavar: "MODEL", help: use, common: true},
-		{name: "key-env", field: &f.keyEnv, metavar: "NAME", help: "Read the key from this variable (default: the provider's)"},
+		{name: "key-env", field: &f.keyEnv, metavar: "NAME", help: "Read the API key from this variable (default: by provider)"},
 	}
 }
 
 // fileFlagAs returns the flag of that name which names a file with the key.
 func (f *accountFlags) fileFlagAs(name string) flag {
 	f.fileFlag = "--" + name
-	return flag{name: name, field: &f.envFile, metavar: "FILE", help: "Read the key from NAME=VALUE lines if the variable is unset"}
+	return flag{name: name, field: &f.envFile, metavar: "FILE", help: "Read the key from this .env file if the variable is unset"}
 }
 
 // headerFlag returns the flag of further headers.

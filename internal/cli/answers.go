@@ -27,9 +27,9 @@ func newAnswers(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "answers OUT.jsonl|DIR",
 		Short: "Print the texts of the responses in a file of results",
-		Long: `Print the texts of the responses of any provider, and why each ended. If a response has no text, the arguments of its
-tool calls are printed; of several choices, the first is printed. For the directory of exec, the standard output of each
-command is printed, in the order of the items. A run can be writing to the file.`,
+		Long: `Print the text and the finish reason of each response, from any provider. If a response has no text, the arguments of
+its tool calls are printed. If a response has several choices, the first choice is printed. For a directory of exec, the
+standard output of each command is printed, in the order of the items. You can use answers during the run.`,
 		Example: `  sluice answers out.jsonl | jq -r .text
   sluice answers out.jsonl --format csv --input prompts.jsonl > answers.csv
   sluice answers out.jsonl --format text | less
@@ -48,8 +48,8 @@ command is printed, in the order of the items. A run can be writing to the file.
 	}
 	o.format = "jsonl"
 	define(cmd, flagGroup{"Output", []flag{
-		{name: "format", field: &o.format, metavar: "jsonl|csv|text", help: "Choose the form of the output", common: true},
-		{name: "input", field: &o.input, metavar: "FILE", help: "Print in the order of this input, with its fields", common: true},
+		{name: "format", field: &o.format, metavar: "jsonl|csv|text", help: "Choose the output format", common: true},
+		{name: "input", field: &o.input, metavar: "FILE", help: "Order results as in this input file, and add its fields", common: true},
 	}})
 	return cmd
 }

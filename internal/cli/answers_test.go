@@ -13,10 +13,10 @@ import (
 // answerLine is a line of answers as encoding/json reads it.
 type answerLine struct {
 	ID      string   `json:"custom_id"`     // ID of the item.
-	Text    *string  `json:"text"`          // Text, or arguments of tool calls.
-	Texts   []string `json:"texts"`         // Texts of several choices.
-	Finish  string   `json:"finish_reason"` // Finish reason of the provider.
-	Refusal string   `json:"refusal"`       // Text of a refusal.
+	Text    *string  `json:"text"`          // Response text, or arguments of tool calls.
+	Texts   []string `json:"texts"`         // Texts of all choices, if several exist.
+	Finish  string   `json:"finish_reason"` // Finish reason from the provider.
+	Refusal string   `json:"refusal"`       // Refusal text from the model.
 	Error   string   `json:"error"`         // Kind of the failure.
 	Message string   `json:"message"`       // Error message, without keys.
 }

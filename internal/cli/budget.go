@@ -28,9 +28,9 @@ type budgetFlags struct {
 
 func (f *boundFlags) flags() []flag {
 	return []flag{
-		{name: "max-cost", field: usd(&f.cost), help: "Stop before this run costs more", common: true},
-		{name: "deadline", field: &f.deadline, help: "Start nothing after this, such as 2h or 2026-01-31T18:00:00Z"},
-		{name: "max-failures", field: &f.failures, help: "Stop at N failed items, or when more than N % of them fail"},
+		{name: "max-cost", field: usd(&f.cost), help: "Stop before the run costs more than this amount", common: true},
+		{name: "deadline", field: &f.deadline, help: "Start no items after this time (2h or 2026-01-31T18:00:00Z)"},
+		{name: "max-failures", field: &f.failures, help: "Stop at N failed items, or when more than N % of items fail"},
 	}
 }
 
@@ -104,7 +104,7 @@ func (f *failureBound) Set(text string) error {
 type price struct{ rate *pricing.Rate }
 
 func (p *price) flag() flag {
-	return flag{name: "price", field: p, help: "Set USD per million tokens, such as 0.15/0.60"}
+	return flag{name: "price", field: p, help: "Set prices in USD per million tokens, such as 0.15/0.60"}
 }
 
 // String returns the prices.

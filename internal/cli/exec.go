@@ -47,14 +47,14 @@ func newExec(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec [--items F|-] [flags] -- CMD ARGS...",
 		Short: "Run a command for each item, such as a coding agent",
-		Long: `Run a command for each item, several at once: coding agents, scripts, processes that stay.
+		Long: `Run a command for each item, several commands at once, such as coding agents, scripts or persistent processes.
 
-An item is a line of text, a JSON object or a row of a table. In the words of CMD, {} is the item and {name} one of its
-fields. Each stays one word, and no shell reads it. If a command prints that its limit is reached, all commands pause
-until the reset; the attempt is not counted.
+An item is a line of text, a JSON object or a row of a table. In the arguments of CMD, {} is the item and {name} is a
+field of the item. Each inserted value stays one argument, and no shell interprets the value. If a command prints that
+its limit is reached, all commands pause until the reset, and the attempt is not counted.
 
-Results are in the directory of --state: results.jsonl, and one directory per item. The same command resumes. The first
-interrupt waits for running commands, the second ends them.`,
+The directory of --state contains results.jsonl and one directory per item. To resume a run, repeat the command. After
+the first interrupt, exec waits for running commands. A second interrupt ends running commands.`,
 		Example: `  sluice exec --items prompts.txt -- claude -p --output-format json {}
   sluice exec --items tasks.jsonl --jobs 4 -- claude -p {prompt}
   sluice exec --items tasks.jsonl --preflight 'claude -p ping' -- claude -p {prompt}
@@ -89,22 +89,22 @@ func (o *execOptions) table() []flagGroup {
 	o.cfg.Command.Timeout = time.Hour
 	return []flagGroup{
 		{"Items and results", []flag{
-			{name: "items", field: &o.cfg.Items.Path, metavar: "FILE", help: "Read items here; - is standard input", common: true},
-			{name: "state", field: &o.cfg.Dir, metavar: "DIR", help: "Keep results here, and resume", common: true},
+			{name: "items", field: &o.cfg.Items.Path, metavar: "FILE", help: "Read items from this file; - is standard input", common: true},
+			{name: "state", field: &o.cfg.Dir, metavar: "DIR", help: "Keep results in this directory, or resume from it", common: true},
 			o.redo.flag("failed,changed,none"),
 			{name: "max-items", field: countFrom(&o.cfg.Items.Limit, 1), help: "Stop after the first N items", common: true},
-			{name: "stage", field: &o.cfg.Items.Only, metavar: "NAME", help: "Run this stage again, and no other; repeatable", without: "from-stage"},
-			{name: "from-stage", field: &o.cfg.Items.From, metavar: "NAME", help: "Run this stage and the stages that need it again"},
+			{name: "stage", field: &o.cfg.Items.Only, metavar: "NAME", help: "Run only this stage again; repeatable", without: "from-stage"},
+			{name: "from-stage", field: &o.cfg.Items.From, metavar: "NAME", help: "Run this stage and all dependent stages again"},
 			fsyncFlag(&o.fsync),
 		}},
 		{"Commands", []flag{
-			{name: "stdin", field: &o.cfg.Command.Stdin, help: "Give each item on standard input"},
-			{name: "persistent", field: &o.cfg.Command.Persistent, help: "Keep processes that take items as JSON lines", without: "stdin"},
-			{name: "timeout", field: &o.cfg.Command.Timeout, metavar: "DURATION", help: "Limit one attempt; 0 is no limit", common: true},
+			{name: "stdin", field: &o.cfg.Command.Stdin, help: "Write each item to the standard input of its command"},
+			{name: "persistent", field: &o.cfg.Command.Persistent, help: "Keep commands running, and send them items as JSON lines", without: "stdin"},
+			{name: "timeout", field: &o.cfg.Command.Timeout, metavar: "DURATION", help: "Limit the time of an attempt; 0 means no limit", common: true},
 			attemptsFlag(&o.attempts),
-			{name: "agent", field: &o.agent, metavar: strings.Join(agents.Names(), "|"), help: "Read the output as this agent's (default: by its name)"},
-			{name: "result-file", field: &o.cfg.Verdict.ResultFile, metavar: "FILE", help: "Read the result from this file of the item's directory"},
-			{name: "preflight", field: &o.preflight, metavar: "COMMAND", help: "Run this first, and after each pause; on failure, wait"},
+			{name: "agent", field: &o.agent, metavar: strings.Join(agents.Names(), "|"), help: "Parse output of this agent (default: by command name)"},
+			{name: "result-file", field: &o.cfg.Verdict.ResultFile, metavar: "FILE", help: "Read the result from this file in the item's directory"},
+			{name: "preflight", field: &o.preflight, metavar: "COMMAND", help: "Run this check first and after pauses; wait if it fails"},
 		}},
 		{"Checks", o.checks.flags()},
 		{"Limits", slices.Concat(o.bounds.flags(), []flag{
@@ -113,7 +113,7 @@ func (o *execOptions) table() []flagGroup {
 			{name: "rpm", field: &o.rpm, metavar: "N", help: "Start at most N commands per minute", common: true},
 			{name: "not-between", field: &o.notBetween, metavar: "HOURS", help: "Pause in these hours: '12:00-19:00 Mon-Fri UTC'; repeatable"},
 			{name: "ignore-pause", field: &o.cfg.Limits.IgnorePause, help: "Ignore limits and pauses learned by earlier runs"},
-			{name: "dry-run", field: &o.dryRun, help: "Print commands; run nothing", common: true},
+			{name: "dry-run", field: &o.dryRun, help: "Print commands without running them", common: true},
 		})},
 		{"Watching", o.watch.flags()},
 	}

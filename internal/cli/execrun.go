@@ -264,11 +264,11 @@ type execSummary struct {
 	Error   string `json:"error,omitempty"` // Reason for an early stop.
 	Hint    string `json:"hint,omitempty"`  // Next step.
 
-	First map[string]string `json:"first_failures,omitempty"` // First failures by kind.
+	First map[string]string `json:"first_failures,omitempty"` // First error message by kind of failure.
 
 	// What follows is of this run.
 	Done         int      `json:"done_by_this_run"` // Successful items of this run.
-	Attempts     int      `json:"attempts"`         // Attempts, without rate-limited ones.
+	Attempts     int      `json:"attempts"`         // Attempts, except rate-limited attempts.
 	Throttles    int      `json:"throttles"`        // Rate-limited requests.
 	Pauses       int      `json:"pauses"`           // Pauses of this run.
 	InputTokens  int      `json:"input_tokens"`     // Input tokens.

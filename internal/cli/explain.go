@@ -39,13 +39,15 @@ func newExplain(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [FILE|-]",
 		Short: "Explain an error, and how Sluice handles it",
-		Long: `Explain an error: its meaning, the wait, and how Sluice handles it. Nothing is sent, and no settings are read.
+		Long: `Explain the meaning of an error, the wait time, and how Sluice handles the error. Nothing is sent, and no settings are
+read.
 
-The error is any text: the body of a response, a whole response, an exception of an SDK, the output of an agent, a line
-of a log. It is read from FILE or standard input.
+The error can be any text: a response body, a whole response, an SDK exception, agent output or a log line. The text is
+read from FILE or standard input.
 
-With --jsonl each line is an object with text, and optionally status, headers, channel (http, sdk or cli), provider and
-now. One line is printed for each. If a line is broken, the others are explained, and the exit code is 2.`,
+With --jsonl, each input line is an object with the field text and the optional fields status, headers, channel (http,
+sdk or cli), provider and now. One line is printed per input line. If an input line is invalid, all valid lines are
+explained, and the exit code is 2.`,
 		Example: `  sluice explain error.txt
   some-agent 2>&1 | sluice explain
   sluice explain --status 429 --header 'retry-after: 20' body.json

@@ -38,17 +38,17 @@ func (v solution) resume() time.Time {
 // explanation is a solution as JSON. Fields are only ever added.
 type explanation struct {
 	Kind       sluice.Kind     `json:"kind"`             // `ok`, or the kind of the failure.
-	Scope      limits.Scope    `json:"scope"`            // Rejected object: `request`, `model`, `key`, `upstream` or `network`.
-	RetryAfter *float64        `json:"retry_after_s"`    // Wait that the provider asks for.
+	Scope      limits.Scope    `json:"scope"`            // Rejection scope: `request`, `model`, `key`, `upstream` or `network`.
+	RetryAfter *float64        `json:"retry_after_s"`    // Wait requested by the provider.
 	ResetAt    *time.Time      `json:"reset_at"`         // Reset of the usage window.
 	Dimension  *string         `json:"dimension"`        // Name of the limit, such as `rpm`.
 	Limit      *int64          `json:"limit"`            // Value of the limit.
 	Used       *int64          `json:"used"`             // Used amount.
-	Requested  *int64          `json:"requested"`        // Amount of the request.
-	TooLarge   bool            `json:"too_large"`        // The request exceeds the whole limit.
-	ProbeAfter *float64        `json:"probe_after_s"`    // Wait before a test request.
+	Requested  *int64          `json:"requested"`        // Requested amount.
+	TooLarge   bool            `json:"too_large"`        // The request alone exceeds the limit.
+	ProbeAfter *float64        `json:"probe_after_s"`    // Wait before a probe request.
 	Action     string          `json:"action"`           // `pause`, `pause_until_reset`, `retry`, `fail`, `stop` or `none`.
-	Why        provider.Reason `json:"why"`              // Rule that decided.
+	Why        provider.Reason `json:"why"`              // Matching rule.
 	Message    string          `json:"message"`          // Error message, without keys.
 	ResumeAt   *time.Time      `json:"resume_at"`        // Time when Sluice resumes.
 	Budgets    []budgetFigures `json:"limits,omitempty"` // Limits in headers.

@@ -51,17 +51,17 @@ func newFindBy(s *streams, auto func(context.Context, find.Config) (*find.Result
 	cmd := &cobra.Command{
 		Use:   "find --model M | --from-provider",
 		Short: "Measure the limits of a provider, and a safe number of workers",
-		Long: `Measure the limits that a provider enforces, and how many workers stay within them.
+		Long: `Measure the limits that a provider enforces, and the number of workers that stay within these limits.
 
-The number of workers is printed on standard output: loops without a pace, with requests like yours. --output-file keeps
-the limits, and --config of run, serve, worker and plan reads them.
+The number of workers is printed on standard output. A worker is a loop that sends requests like yours without pacing.
+--output-file saves the limits for --config of run, serve, worker and plan.
 
-Headers and rejections come first; small requests measure the rest. --mode sweep sends real requests from 3, 6, 12 and
-more workers, as people do by hand. It does not find limits per minute. --from-provider reads the limits from the
+Limits come from headers and rejections, and small requests measure unknown limits. --mode sweep sends real requests
+from 3, 6, 12 and more workers, but does not find limits per minute. --from-provider reads the limits from the
 provider's own API, with the admin key in ANTHROPIC_ADMIN_KEY or OPENAI_ADMIN_KEY.
 
 Requests cost money: see --dry-run, --token-budget and --max-cost. Exit code 4: no number of workers is safe. Exit code
-5: a cap stopped the search.`,
+5: a spending or token cap stopped the search.`,
 		Example: `  sluice find --model gpt-4o-mini --dry-run
   sluice find --model gpt-4o-mini --output-file limits.json
   sluice run prompts.jsonl -o out.jsonl --config limits.json
@@ -87,24 +87,24 @@ func (o *findOptions) table() []flagGroup {
 	return []flagGroup{
 		{"Provider", append(o.account.target("Measure this model"), o.account.fileFlagAs("keys-file"), o.account.headerFlag(), o.account.settings.configFlag())},
 		{"Search", []flag{
-			{name: "mode", field: &o.mode, metavar: modeAuto + "|" + modeSweep, help: "Measure, or try bursts of workers", common: true},
-			{name: "max-workers", field: countFrom(&o.cfg.MaxWorkers, 1), help: "Try and recommend at most N workers", common: true},
-			{name: "prompt-file", field: &o.cfg.PromptFile, metavar: "FILE", help: "Send this prompt (default: one for a long essay)"},
+			{name: "mode", field: &o.mode, metavar: modeAuto + "|" + modeSweep, help: "Measure limits, or test growing numbers of workers", common: true},
+			{name: "max-workers", field: countFrom(&o.cfg.MaxWorkers, 1), help: "Test and recommend at most N workers", common: true},
+			{name: "prompt-file", field: &o.cfg.PromptFile, metavar: "FILE", help: "Send the prompt in FILE (default: asks for a long essay)"},
 			{name: "min-output-tokens", field: countFrom(&o.cfg.MinOutputTokens, 1), help: "Stop each response after N output tokens"},
-			{name: "timeout", field: durationFrom(&o.cfg.Timeout, 1), help: "Limit one request"},
-			{name: "from-provider", field: &o.published, help: "Print the limits that the provider's API states", common: true,
+			{name: "timeout", field: durationFrom(&o.cfg.Timeout, 1), help: "Limit the time of a request"},
+			{name: "from-provider", field: &o.published, help: "Print the limits from the provider's own API", common: true,
 				without: "mode output-file dry-run prompt-file token-budget max-cost"},
 		}},
 		{"Spending", []flag{
-			{name: "token-budget", field: countFrom(&o.cfg.Budget.Tokens, -1), help: "Use at most N tokens; -1 is no limit (default: 1,000,000)", common: true},
-			{name: "max-cost", field: usd(&o.maxCost), help: "Spend at most this", common: true},
+			{name: "token-budget", field: countFrom(&o.cfg.Budget.Tokens, -1), help: "Use at most N tokens; -1: no limit (default: 1,000,000)", common: true},
+			{name: "max-cost", field: usd(&o.maxCost), help: "Spend at most this amount", common: true},
 			o.price.flag(),
-			{name: "dry-run", field: &o.dryRun, help: "Print the maximum cost; send nothing", common: true},
+			{name: "dry-run", field: &o.dryRun, help: "Print the maximum cost without sending requests", common: true},
 		}},
 		{"Output", []flag{
-			{name: "output-file", field: &o.outputFile, metavar: "FILE", help: "Write the limits here, for --config of other commands", common: true},
+			{name: "output-file", field: &o.outputFile, metavar: "FILE", help: "Write limits to FILE, for --config of other commands", common: true},
 			progressFlag(&o.progress),
-			{name: "json", field: &o.asJSON, help: "Print one JSON document in place of the number", common: true},
+			{name: "json", field: &o.asJSON, help: "Print a JSON document instead of the number of workers", common: true},
 			{name: "verbose", field: &o.verbose, help: "Print every step on standard error"},
 		}},
 	}

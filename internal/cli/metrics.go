@@ -30,22 +30,22 @@ type watchFlags struct {
 func (f *watchFlags) flags() []flag {
 	return []flag{
 		eventsFlag(&f.events),
-		{name: "metrics", field: &f.metrics, metavar: "ADDR", help: "Serve Prometheus metrics, such as at 127.0.0.1:9464"},
+		{name: "metrics", field: &f.metrics, metavar: "ADDR", help: "Serve Prometheus metrics at ADDR, such as 127.0.0.1:9464"},
 		progressFlag(&f.progress),
 		{name: "json", field: &f.json, help: "Print the summary as one JSON document"},
-		{name: "verbose", field: &f.verbose, help: "Print more on standard error"},
+		{name: "verbose", field: &f.verbose, help: "Print more details on standard error"},
 	}
 }
 
 // progressFlag returns the flag of how progress is shown.
 func progressFlag(field *string) flag {
 	*field = progressAuto
-	return flag{name: "progress", field: field, metavar: strings.Join(progressWays(), "|"), help: "Choose how progress is shown"}
+	return flag{name: "progress", field: field, metavar: strings.Join(progressWays(), "|"), help: "Choose the progress display"}
 }
 
 // eventsFlag returns the flag of the file that gets the events.
 func eventsFlag(field *string) flag {
-	return flag{name: "events", field: field, metavar: "FILE", help: "Append every event to FILE, as JSON lines"}
+	return flag{name: "events", field: field, metavar: "FILE", help: "Append each scheduler event to FILE as a JSON line"}
 }
 
 // check refuses events on standard output.

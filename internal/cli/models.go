@@ -17,11 +17,11 @@ func newModels(s *streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "models [PATTERN]",
-		Short: "Print prices and sizes of models",
-		Long: `Print prices and sizes of models, by provider. Nothing is sent.
+		Short: "Print prices and token limits of models",
+		Long: `Print prices and token limits of models, by provider. Nothing is sent.
 
-PATTERN is a part of PROVIDER/MODEL; * stands for any text. Prices are US dollars per million tokens, as the providers'
-pages stated them on ` + pricing.Date + `. A ? marks a price without a source. Prices in the settings replace them.`,
+PATTERN matches any part of PROVIDER/MODEL, and * matches any text. Prices are US dollars per million tokens, from the
+providers' pages on ` + pricing.Date + `. A ? marks a price without a source. Prices in the settings replace these prices.`,
 		Example: `  sluice models gpt-4o
   sluice models 'anthropic/*sonnet'
   sluice models --json gemini-2.5 | jq .batch`,

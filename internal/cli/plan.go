@@ -50,12 +50,12 @@ func newPlan(s *streams) *cobra.Command {
 		Short: "Compute workers, throughput, time and cost within limits",
 		Long: `Compute workers, throughput, time and cost within limits. Nothing is sent.
 
-Limits are the published ones of --tier; limits in --config replace them, and flags replace both. A run learns the real
-limits from the provider's headers. Slots are requests in flight for Sluice, which paces requests. Workers are loops
-without a pace that stay within every limit.
+Plan uses the published limits of --tier. Limits in --config replace published limits, and flags replace both. A run
+learns the real limits from the provider's headers. Slots are the requests in flight that Sluice needs with pacing.
+Workers are loops that stay within every limit without pacing.
 
---simulate runs the scheduler in virtual time against a simulated provider. Exit code 4: --max-cost or --deadline cannot
-be kept.`,
+--simulate runs the scheduler in virtual time against a simulated provider. Exit code 4: the plan exceeds --max-cost or
+--deadline.`,
 		Example: `  sluice plan --list
   sluice plan --tier start --model claude-sonnet-4-5 --requests 10000
   sluice plan --rpm 500 --tpm 30000 --latency 1.5s --input-tokens 1200 --max-tokens 300
@@ -84,19 +84,19 @@ func (o *planOptions) table() []flagGroup {
 			{name: "list", field: &o.list, help: "List the published limits and exit", common: true},
 		}, o.limits.flags("as published")...)},
 		{"Workload", []flag{
-			{name: "requests", field: countFrom(&o.stated.Requests, 1), help: "Plan N requests (default: all of --workload)", common: true},
-			{name: "workload", field: &o.workload, metavar: "FILE", help: "Plan the requests of this file, as run takes it"},
-			{name: "latency", field: durationFrom(&o.stated.Latency, 1), help: "Set the mean time of a request (default: 2s)"},
-			{name: "input-tokens", field: countFrom(&o.stated.InputTokens, 1), help: "Set the mean input tokens (default: 1500)", without: "workload"},
-			{name: "output-tokens", field: &o.stated.OutputTokens, metavar: "N", help: "Set the mean output tokens (default: 500)"},
+			{name: "requests", field: countFrom(&o.stated.Requests, 1), help: "Plan N requests (default: all requests of --workload)", common: true},
+			{name: "workload", field: &o.workload, metavar: "FILE", help: "Plan the requests in this input file of sluice run"},
+			{name: "latency", field: durationFrom(&o.stated.Latency, 1), help: "Set the mean duration of a request (default: 2s)"},
+			{name: "input-tokens", field: countFrom(&o.stated.InputTokens, 1), help: "Set the mean input tokens per request (default: 1500)", without: "workload"},
+			{name: "output-tokens", field: &o.stated.OutputTokens, metavar: "N", help: "Set the mean output tokens per request (default: 500)"},
 			{name: "max-tokens", field: countFrom(&o.stated.MaxTokens, 1), help: "Set max_tokens of the requests"},
 			{name: "safety", field: shareOf(o.shape.Safety), help: "Let workers use this share of the limits"},
 			{name: "processes", field: countFrom(&o.shape.Processes, 1), help: "Share the limits among N processes"},
 		}},
 		{"Cost and time", []flag{
 			o.price.flag(),
-			{name: "max-cost", field: usd(&o.maxCost), help: "Exit with 4 if it costs more", common: true},
-			{name: "deadline", field: &o.deadline, help: "Exit with 4 if it takes longer", common: true},
+			{name: "max-cost", field: usd(&o.maxCost), help: "Exit with code 4 if the plan costs more than this amount", common: true},
+			{name: "deadline", field: &o.deadline, help: "Exit with code 4 if the plan needs more time than this", common: true},
 		}},
 		{"Simulation", o.foresee.flags()},
 		{"Output", []flag{{name: "json", field: &o.asJSON, help: "Print one JSON document"}}},

@@ -25,9 +25,9 @@ const (
 
 func (f *foreseeFlags) flags() []flag {
 	return []flag{
-		{name: "simulate", field: &f.simulate, help: "Simulate the run in virtual time, too", common: true},
-		{name: "plot", field: &f.plot, metavar: "FILE", help: "With --simulate: draw the run as an SVG"},
-		{name: "seed", field: &f.seed, metavar: "N", help: "With --simulate: choose the random numbers"},
+		{name: "simulate", field: &f.simulate, help: "Also simulate the run in virtual time", common: true},
+		{name: "plot", field: &f.plot, metavar: "FILE", help: "Write an SVG chart of the run; needs --simulate"},
+		{name: "seed", field: &f.seed, metavar: "N", help: "Set the random seed of --simulate"},
 	}
 }
 

@@ -270,7 +270,7 @@ func (s *status) drainLine() string {
 
 // statusLine is the status as one JSON line.
 type statusLine struct {
-	At        time.Time `json:"at"`                           // Time of the data.
+	At        time.Time `json:"at"`                           // Time of the data or event.
 	Total     int       `json:"total"`                        // Items of the input.
 	Done      int       `json:"done"`                         // Successful items of all runs.
 	Failed    int       `json:"failed"`                       // Failed items of all runs.
@@ -283,10 +283,10 @@ type statusLine struct {
 	ETAms     *int64    `json:"eta_ms,omitempty"`             // Expected remaining time.
 	Input     int       `json:"input_tokens"`                 // Input tokens.
 	Output    int       `json:"output_tokens"`                // Output tokens.
-	Draining  bool      `json:"draining"`                     // The run starts no requests.
+	Draining  bool      `json:"draining"`                     // The run does not start further requests.
 	Rationed  int       `json:"waiting_for_cap,omitempty"`    // Requests that wait for a spending cap.
 	Retrying  int       `json:"waiting_to_retry,omitempty"`   // Items in backoff.
-	Outlook   string    `json:"outlook,omitempty"`            // Usage windows of the agent.
+	Outlook   string    `json:"outlook,omitempty"`            // State of the agent's usage windows.
 	Cost      float64   `json:"cost_usd,omitempty"`           // Cost, if known.
 	Estimated float64   `json:"cost_estimated_usd,omitempty"` // Estimated part of the cost.
 
@@ -317,9 +317,9 @@ type budgetStatus struct {
 	Dimension string  `json:"dimension"`        // Name of the limit, such as `rpm`.
 	Limit     int64   `json:"limit"`            // Value of the limit.
 	Source    string  `json:"source"`           // Origin of the value, such as `header`.
-	Level     float64 `json:"level"`            // Fill of the token bucket; negative is a debt.
+	Level     float64 `json:"level"`            // Token bucket level; negative means debt.
 	Cap       float64 `json:"cap"`              // Size of the token bucket.
-	Spent     float64 `json:"spent"`            // Amount used since the start.
+	Spent     float64 `json:"spent"`            // Amount used since process start.
 	Shared    bool    `json:"shared,omitempty"` // Other clients share the limit.
 	limits.Claims
 }

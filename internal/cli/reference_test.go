@@ -18,7 +18,7 @@ import (
 func TestReferenceOfCommands(t *testing.T) {
 	var b strings.Builder
 	root := newRoot(newStreams(nil, strings.NewReader(""), &b, &b))
-	b.WriteString("# Commands\n\nThis page has all commands and flags. `sluice COMMAND --help` prints the same text.\n")
+	b.WriteString("# Commands\n\nThis page lists all commands and flags. `sluice COMMAND --help` prints the same text.\n")
 	var commands []*cobra.Command
 	for _, group := range root.Groups() {
 		for _, cmd := range root.Commands() {

@@ -21,11 +21,11 @@ type listedProvider struct {
 	Name         string       `json:"name"`                // Name for `--provider`.
 	Aliases      []string     `json:"aliases,omitempty"`   // Other names.
 	BaseURL      string       `json:"base_url,omitempty"`  // Address of the API.
-	BaseForm     string       `json:"base_form,omitempty"` // Form of your own address.
-	KeyEnv       []string     `json:"key_env,omitempty"`   // Variables with the key, in order.
-	KeyOptional  bool         `json:"key_optional"`        // The key can be missing.
-	Dialect      string       `json:"dialect"`             // Form of requests, such as `openai`.
-	Charge       string       `json:"charge"`              // `declared` or `actual` tokens count.
+	BaseForm     string       `json:"base_form,omitempty"` // Address pattern with placeholders.
+	KeyEnv       []string     `json:"key_env,omitempty"`   // Environment variables for the key, in order.
+	KeyOptional  bool         `json:"key_optional"`        // The key is optional.
+	Dialect      string       `json:"dialect"`             // Request format, such as `openai`.
+	Charge       string       `json:"charge"`              // Counted tokens: `declared` or `actual`.
 	CountsCached bool         `json:"counts_cached"`       // Cached input counts against token limits.
 	Models       []string     `json:"models,omitempty"`    // Prefixes of model IDs.
 	Source       string       `json:"source,omitempty"`    // Address of the source.
@@ -38,7 +38,7 @@ type listedProvider struct {
 // listedTier is a tier as a list in JSON has it. What is not known is left out.
 type listedTier struct {
 	Tier             string        `json:"tier"`                         // Tier.
-	Models           []string      `json:"models,omitempty"`             // Models, if not all.
+	Models           []string      `json:"models,omitempty"`             // Models with these limits, if not all.
 	Limits           sluice.Limits `json:"limits"`                       // Published limits.
 	PriceIn          *float64      `json:"price_in,omitempty"`           // US dollars per million input tokens.
 	PriceOut         *float64      `json:"price_out,omitempty"`          // US dollars per million output tokens.

@@ -29,8 +29,8 @@ func newReport(s *streams) *cobra.Command {
 		Short: "Print the limits, waits, failures and cost of a run",
 		Long: `Print the limits, waits, failures and cost of a run.
 
-Results have the outcome of each item. With the events that run --events FILE wrote, the report shows more about time:
-the causes of waits, the used share of each limit, rejections and pauses. --html writes one page with charts.`,
+Results contain the outcome of each item. With the events file of run --events, the report also shows the causes of
+waits, the used share of each limit, rejections and pauses.`,
 		Example: `  sluice report out.jsonl
   sluice report out.jsonl --events events.jsonl --html report.html`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -50,8 +50,8 @@ the causes of waits, the used share of each limit, rejections and pauses. --html
 		},
 	}
 	define(cmd, flagGroup{"Output", []flag{
-		{name: "events", field: &o.events, metavar: "FILE", help: "Read the events of the run (-: standard input)", common: true},
-		{name: "html", field: &o.html, metavar: "FILE", help: "Write the report as one page with charts", common: true},
+		{name: "events", field: &o.events, metavar: "FILE", help: "Read the events of the run; - is standard input", common: true},
+		{name: "html", field: &o.html, metavar: "FILE", help: "Write the report as one HTML page with charts", common: true},
 		{name: "json", field: &o.asJSON, help: "Print the report as one JSON document", common: true},
 	}})
 	return cmd

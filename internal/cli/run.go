@@ -52,15 +52,15 @@ func newRun(s *streams) *cobra.Command {
 	o := runOptions{attempts: 6, fsync: fsyncInterval}
 	cmd := &cobra.Command{
 		Use:   "run IN.jsonl|- -o OUT.jsonl",
-		Short: "Send the requests in a file, and record one result each",
-		Long: `Send the requests in a file within the provider's limits, and record one result each.
+		Short: "Send the requests in a file, and record one result per request",
+		Long: `Send the requests in a file within the provider's limits, and record one result per request.
 
 An item is a request of an OpenAI, Anthropic or Gemini batch, a request body, {"prompt": ...} or a line of text. In a
-table (.csv, .tsv) the column "prompt" is the prompt, or --template makes one from each row. The input can be
-compressed (.gz). The output has the form of the OpenAI Batch API.
+table (.csv, .tsv), the column "prompt" contains the prompts, or --template makes a prompt from each row. The input can
+be compressed (.gz). The output has the format of the OpenAI Batch API.
 
-The same command resumes an interrupted run: it sends the remaining requests. The first interrupt waits for open
-requests, the second aborts them.`,
+To resume an interrupted run, repeat the command. After the first interrupt, the run waits for open requests. A second
+interrupt aborts open requests.`,
 		Example: `  sluice run --provider sim examples/prompts.jsonl -o out.jsonl
   sluice run prompts.txt -o out.jsonl --model gpt-4o-mini
   sluice run prompts.jsonl -o out.jsonl --rpm 500 --tpm 30000
@@ -94,35 +94,35 @@ func (o *runOptions) table() []flagGroup {
 		}
 		return flags
 	}
-	target := o.account.target("Use this model for items that name none")
+	target := o.account.target("Use this model for items that do not name a model")
 	target[3].without = elsewhere
 	return []flagGroup{
 		{"Results", []flag{
-			{name: "output,o", field: &o.output, metavar: "FILE", help: "Write results here, and resume (required)", common: true},
+			{name: "output,o", field: &o.output, metavar: "FILE", help: "Write results to this file, or resume from it (required)", common: true},
 			o.redo.flag("failed,changed,lost,none"),
 			{name: "max-items", field: countFrom(&o.rows.limit, 1), metavar: "N", help: "Stop after the first N items of the input", common: true},
-			{name: "cache", field: &o.cache, metavar: "DIR", help: "Send equal requests once, and keep good results in DIR"},
+			{name: "cache", field: &o.cache, metavar: "DIR", help: "Send equal requests once; cache successful results in DIR"},
 			fsyncFlag(&o.fsync),
 		}},
 		{"Requests", slices.Concat(target, caller(o.account.fileFlagAs("env-file"), o.account.headerFlag()), []flag{
-			{name: "system", field: &o.system, metavar: "TEXT|@FILE", help: "Set the system prompt of prompts and plain text"},
-			{name: "max-tokens", field: &o.maxTokens, metavar: "N", help: "Limit the output tokens of prompts"},
-			{name: "set", field: &o.set, metavar: "NAME=JSON", help: "Set a field of the requests made from prompts; repeatable"},
-			{name: "template", field: &o.rows.template, metavar: "FILE", help: "Make each prompt from a row, as in {{.question}}"},
-			{name: "timeout", field: &o.timeout, metavar: "DURATION", help: "Limit one attempt (default: 10 × the p99 latency, min 30s)"},
+			{name: "system", field: &o.system, metavar: "TEXT|@FILE", help: "Set the system prompt of requests made from prompts"},
+			{name: "max-tokens", field: &o.maxTokens, metavar: "N", help: "Limit output tokens of requests made from prompts"},
+			{name: "set", field: &o.set, metavar: "NAME=JSON", help: "Set a field of requests made from prompts; repeatable"},
+			{name: "template", field: &o.rows.template, metavar: "FILE", help: "Make the prompt of each row from a template with {{.field}}"},
+			{name: "timeout", field: &o.timeout, metavar: "DURATION", help: "Limit attempt time (default: 10 × p99 latency, min 30s)"},
 			attemptsFlag(&o.attempts),
 		}, o.checks.flags())},
 		{"Limits", slices.Concat([]flag{o.account.settings.configFlag()}, caller(o.account.limits.flags("learned")...), []flag{
 			{name: "ignore-pause", field: &o.ignore, help: "Ignore limits and pauses learned by earlier runs"},
 			o.shared.flag(),
-			{name: "distribute", field: &o.workers, help: "Let the workers at --redis send the requests", without: "dry-run batch"},
+			{name: "distribute", field: &o.workers, help: "Let sluice workers at --redis send the requests", without: "dry-run batch"},
 		})},
 		{"Spending", slices.Concat(o.budget.flags(), []flag{
-			{name: "max-total-tokens", field: countFrom(&o.budget.tokens, 1), help: "Stop before this run uses more tokens"},
+			{name: "max-total-tokens", field: countFrom(&o.budget.tokens, 1), help: "Stop before the run uses more than N tokens"},
 			o.budget.price.flag(),
-			{name: "batch", field: &o.batch, help: "Use the Batch API: half price, within a day", common: true},
+			{name: "batch", field: &o.batch, help: "Use the Batch API (half price, results within a day)", common: true},
 			{name: "cancel", field: &o.cancel, help: "Cancel pending batches at the Batch API", without: "distribute"},
-			{name: "dry-run", field: &o.rows.dryRun, help: "Print items, cost and time; send nothing", common: true},
+			{name: "dry-run", field: &o.rows.dryRun, help: "Print items, cost and time without sending requests", common: true},
 		})},
 		{"Watching", o.watch.flags()},
 	}

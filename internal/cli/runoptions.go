@@ -16,7 +16,7 @@ import (
 type redoFlag struct{ which []string }
 
 func (r *redoFlag) flag(words string) flag {
-	return flag{name: "redo", field: &r.which, metavar: words, help: "Send these recorded items again", common: true}
+	return flag{name: "redo", field: &r.which, metavar: words, help: "Repeat recorded items of these kinds", common: true}
 }
 
 func (r *redoFlag) has(which string) bool { return slices.Contains(r.which, which) }
@@ -43,11 +43,11 @@ func (r *redoFlag) check() error {
 const fsyncInterval = "interval"
 
 func fsyncFlag(field *string) flag {
-	return flag{name: "fsync", field: field, metavar: "each|interval", help: "Force results to the disk: each one, or every 100 ms"}
+	return flag{name: "fsync", field: field, metavar: "each|interval", help: "Flush results to disk: each result, or every 100 ms"}
 }
 
 func attemptsFlag(field *int) flag {
-	return flag{name: "max-attempts", field: countFrom(field, 1), help: "Limit the attempts of an item, apart from rate-limited ones"}
+	return flag{name: "max-attempts", field: countFrom(field, 1), help: "Limit attempts per item, excluding rate-limited attempts"}
 }
 
 // check finds what is wrong with the flags together.

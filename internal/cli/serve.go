@@ -43,12 +43,13 @@ func newServe(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [--listen ADDR] [--config sluice.yaml]",
 		Short: "Serve a gateway that queues requests within the limits",
-		Long: `Serve a gateway in front of providers. A request waits for its turn within the limits, where the provider would answer 429.
-Clients set OPENAI_BASE_URL=http://127.0.0.1:8787/v1, for example; the keys of providers stay here.
+		Long: `Serve a gateway in front of providers. If a request would exceed a limit, the request waits in the gateway, so that the
+provider does not answer 429. Clients set, for example, OPENAI_BASE_URL=http://127.0.0.1:8787/v1. The gateway keeps the
+keys of providers.
 
-Upstreams come from --config; without them, from --provider, or from each provider with a key in the
-environment. Flags win over the settings, which are read again when the file changes and on SIGHUP. The first
-interrupt waits for open requests, the second aborts them.`,
+Upstreams come from --config. If --config has no upstreams, the gateway uses --provider, or all providers with a key in
+the environment. Flags override the settings. The settings are read again when the file changes and on SIGHUP. After the
+first interrupt, the gateway waits for open requests. A second interrupt aborts open requests.`,
 		Example: `  sluice serve                    # providers with a key in the environment
   sluice serve --provider sim     # a simulator, to try it without a key
   sluice serve --config sluice.yaml --check
@@ -73,21 +74,21 @@ func (o *serveOptions) table(fs *pflag.FlagSet) []flagGroup {
 	t.listen, t.deadlines.Queue, t.drain, t.watch.metrics = "127.0.0.1:8787", 5*time.Minute, 30*time.Second, usualLocal
 	return []flagGroup{
 		{"Gateway", []flag{
-			{name: "listen", field: &t.listen, metavar: "ADDR", help: "Listen here; port 0 picks a free one", common: true},
+			{name: "listen", field: &t.listen, metavar: "ADDR", help: "Listen at this address; port 0 picks a free port", common: true},
 			o.account.settings.configFlag(),
-			{name: "allow-host", field: &t.hosts, metavar: "NAME", help: "Accept requests for this host name, too; repeatable"},
-			{name: "queue-timeout", field: &t.deadlines.Queue, metavar: "DURATION", help: "Limit the time that a request waits in the queue", common: true},
-			{name: "drain-timeout", field: &t.drain, metavar: "DURATION", help: "Limit how long open requests last after an interrupt"},
+			{name: "allow-host", field: &t.hosts, metavar: "NAME", help: "Also accept requests for this host name; repeatable"},
+			{name: "queue-timeout", field: &t.deadlines.Queue, metavar: "DURATION", help: "Limit the time of a request in the queue", common: true},
+			{name: "drain-timeout", field: &t.drain, metavar: "DURATION", help: "Limit the time for open requests after an interrupt"},
 			{name: "check", field: &o.check, help: "Check the settings and print the configuration", common: true},
 		}},
 		{"Provider", o.account.target("Serve only this model")},
 		{"Limits", append(o.account.limits.flags("learned"), redisFlag(&t.redis))},
 		{"Watching", []flag{
-			{name: "access-log", field: &t.access, metavar: "FILE", help: "Write one JSON line per request; - is standard output"},
+			{name: "access-log", field: &t.access, metavar: "FILE", help: "Log each request as a JSON line; - is standard output"},
 			eventsFlag(&t.watch.events),
 			{name: "metrics", field: &t.watch.metrics, metavar: "ADDR", help: "Serve /metrics and /ui at this address, or none", common: true},
 			{name: "json", field: &o.json, help: "Print the configuration as one JSON document"},
-			{name: "verbose", field: &o.verbose, help: "Print more on standard error"},
+			{name: "verbose", field: &o.verbose, help: "Print more details on standard error"},
 		}},
 	}
 }

@@ -24,9 +24,9 @@ type accessLine struct {
 	Endpoint  string `json:"endpoint,omitempty"` // Path, such as `/v1/messages`.
 	Stream    bool   `json:"stream,omitempty"`   // The client asked for a stream.
 	Status    int    `json:"status"`             // HTTP status; 0 without a response.
-	Kind      string `json:"kind"`               // `ok`, `upstream_error`, `cut`, `client_gone`, or the gateway's reason of rejection.
-	Tries     int    `json:"tries"`              // Attempts, with rate-limited ones.
-	WaitMs    int64  `json:"wait_ms"`            // Wait of the request.
+	Kind      string `json:"kind"`               // `ok`, `upstream_error`, `cut`, `client_gone`, or the gateway's rejection reason.
+	Tries     int    `json:"tries"`              // Attempts, including rate-limited attempts.
+	WaitMs    int64  `json:"wait_ms"`            // Waiting time of the item or request.
 	FirstMs   int64  `json:"first_ms,omitempty"` // Time until the response starts.
 	LatencyMs int64  `json:"latency_ms"`         // Duration of the request.
 

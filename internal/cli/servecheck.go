@@ -42,9 +42,9 @@ type checkedUpstream struct {
 	Name     string                  `json:"name"`     // Upstream.
 	Provider string                  `json:"provider"` // Provider.
 	BaseURL  string                  `json:"base_url"` // Address of the API.
-	Keys     []string                `json:"keys"`     // Variables or files with its keys.
+	Keys     []string                `json:"keys"`     // Variables or files with the keys.
 	Account  string                  `json:"account"`  // Name of the account. "": its own.
-	Models   map[string]string       `json:"models"`   // Upstream model names, if not all. Null: all models of the provider, or any if it has none.
+	Models   map[string]string       `json:"models"`   // Models of the upstream, if restricted. Null: all models of the provider, or any if it has none.
 	Limits   map[string]checkedLimit `json:"limits"`   // Initial limits by name.
 
 	any bool // its provider is recognised for no model
@@ -54,7 +54,7 @@ type checkedUpstream struct {
 type checkedLimit struct {
 	Value  int           `json:"value"`  // Value of the limit.
 	Source limits.Source `json:"source"` // Origin of the value, such as `header`.
-	From   string        `json:"from"`   // Flag or file that states it.
+	From   string        `json:"from"`   // Flag or file with the limit.
 }
 
 // check says what would be served, and opens nothing for it.

@@ -17,8 +17,9 @@ func newServeKey(s *streams) *cobra.Command {
 		Short: "Make a key for a tenant of the gateway",
 		Long: `Make a key for a tenant of the gateway.
 
-Standard output gets the key, once. Standard error gets the line for the settings, with the name and the SHA-256 of the key.
-Add it below serve.tenants, with the limits of the tenant. Clients send the key in place of the provider's key.`,
+The key is printed once, on standard output. Standard error contains a settings line with the tenant's name and the
+SHA-256 of the key. Add this line below serve.tenants, with the limits of the tenant. Clients send the key in place of
+the provider's key.`,
 		Example:           "  sluice serve key alice\n  sluice serve key ci > ci.key",
 		Args:              oneName,
 		ValidArgsFunction: cobra.NoFileCompletions,

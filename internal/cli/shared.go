@@ -27,7 +27,7 @@ type sharedFlags struct {
 func (f *sharedFlags) flag() flag { return redisFlag(&f.url) }
 
 func redisFlag(field *string) flag {
-	return flag{name: "redis", field: field, metavar: "URL", help: "Share limits by Redis; password in $" + redisPassword}
+	return flag{name: "redis", field: field, metavar: "URL", help: "Share limits via Redis; password in $" + redisPassword}
 }
 
 // open connects, if that is asked for; nil where it is not. The role is what this process does.

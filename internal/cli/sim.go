@@ -40,8 +40,8 @@ func newSim(s *streams) *cobra.Command {
 		Long: `Simulate the OpenAI, Anthropic, Gemini and Cohere APIs and their Batch APIs, with limits, latency and faults that you
 choose. The path of a request selects the API.
 
-Limits hold for all models and APIs together. Gemini counts input tokens only: use --rate-limit itpm=N. The address is
-printed on standard output. GET /stats returns counts. An interrupt ends the simulator.`,
+All models and APIs share the limits. The Gemini API counts only input tokens, so use --rate-limit itpm=N. The address
+is printed on standard output. GET /stats returns counts. An interrupt stops the simulator.`,
 		Example: `  sluice sim --rpm 500 --tpm 30000
   sluice sim --listen 127.0.0.1:8080 --concurrency 8 --retry-after none
   sluice sim --rpm 3000 --fault 500=0.05 --storm 3s-7s
@@ -63,42 +63,42 @@ func (o *simOptions) table() []flagGroup {
 	c.Latency, c.OutputTokens, b.Latency = 200*time.Millisecond, 64, time.Second
 	return []flagGroup{
 		{"Server", []flag{
-			{name: "listen", field: &o.listen, metavar: "ADDR", help: "Listen here; port 0 picks a free one", common: true},
-			{name: "key-env", field: &o.keyEnv, metavar: "NAME", help: "Accept only the key in this variable"},
-			{name: "seed", field: &c.Seed, metavar: "N", help: "Choose the random numbers"},
+			{name: "listen", field: &o.listen, metavar: "ADDR", help: "Listen at this address; port 0 picks a free port", common: true},
+			{name: "key-env", field: &o.keyEnv, metavar: "NAME", help: "Accept only the API key in this environment variable"},
+			{name: "seed", field: &c.Seed, metavar: "N", help: "Set the random seed"},
 		}},
 		{"Limits", slices.Concat(o.limits.flags("no limit"), []flag{
-			{name: "queue", field: &c.Queue, metavar: "N", help: "Serve N requests at once and queue the others"},
-			{name: "fixed-window", field: &c.FixedWindow, help: "Refill buckets at once when a window ends"},
-			{name: "drained", field: &c.Drained, help: "Start with empty buckets"},
-			{name: "change", field: &o.changes, metavar: "AFTER:FACTOR", help: "Multiply the limits, such as 30s:0.5; repeatable"},
-			{name: "charge", field: &o.charge, metavar: "declared|actual", help: "Count max_tokens, or the tokens of responses"},
-			{name: "charge-rejections", field: &c.ChargeRefusals, help: "Count rejected requests, too"},
+			{name: "queue", field: &c.Queue, metavar: "N", help: "Serve N requests at once, and queue further requests"},
+			{name: "fixed-window", field: &c.FixedWindow, help: "Refill token buckets fully when a window ends"},
+			{name: "drained", field: &c.Drained, help: "Start with empty token buckets"},
+			{name: "change", field: &o.changes, metavar: "AFTER:FACTOR", help: "Multiply limits after a time, such as 30s:0.5; repeatable"},
+			{name: "charge", field: &o.charge, metavar: "declared|actual", help: "Count max_tokens, or the actual tokens of responses"},
+			{name: "charge-rejections", field: &c.ChargeRefusals, help: "Also count rejected requests against request limits"},
 		})},
 		{"Responses", []flag{
 			{name: "latency", field: &c.Latency, metavar: "DURATION", help: "Set the time to the first byte", common: true},
 			{name: "per-token", field: &c.PerToken, metavar: "DURATION", help: "Set the time per output token"},
 			{name: "jitter", field: &c.Jitter, metavar: "SIGMA", help: "Vary the latency by a lognormal factor"},
-			{name: "output-tokens", field: countFrom(&c.OutputTokens, 1), help: "Set the length of responses", common: true},
-			{name: "retry-after", field: &o.retryAfter, metavar: "seconds|ms|date|none", help: "Choose how rejections state the wait"},
+			{name: "output-tokens", field: countFrom(&c.OutputTokens, 1), help: "Set the output tokens per response", common: true},
+			{name: "retry-after", field: &o.retryAfter, metavar: "seconds|ms|date|none", help: "Choose the form of the wait time in rejections"},
 			{name: "headers", field: &o.headers, metavar: "normal|none|late|daily", help: "Choose the rate limit headers", common: true},
-			{name: "vague", field: &c.VagueBodies, help: "State neither limit nor wait in the body of rejections"},
+			{name: "vague", field: &c.VagueBodies, help: "Omit the limit and the wait time from rejection bodies"},
 		}},
 		{"Faults", []flag{
-			{name: "fault", field: o.faults(), metavar: "KIND=SHARE", help: "Fail a share: 500, 529, 400, 429, reset, hang or cut", common: true},
-			{name: "storm", field: &o.storms, metavar: "FROM-TO[:STATUS]", help: "Reject all requests in this time; repeatable"},
-			{name: "spent-after", field: &c.SpentAfter, metavar: "N", help: "Reject for spent credit after N responses"},
+			{name: "fault", field: o.faults(), metavar: "KIND=SHARE", help: "Fail requests with 500, 529, 400, 429, reset, hang or cut", common: true},
+			{name: "storm", field: &o.storms, metavar: "FROM-TO[:STATUS]", help: "Reject all requests in this period; repeatable"},
+			{name: "spent-after", field: &c.SpentAfter, metavar: "N", help: "After N responses, reject requests for spent credit"},
 		}},
 		{"Batch API", []flag{
-			{name: "batch-latency", field: &b.Latency, metavar: "DURATION", help: "Set the time from a batch's creation to its end"},
+			{name: "batch-latency", field: &b.Latency, metavar: "DURATION", help: "Set the duration of a batch"},
 			{name: "batch-limit", field: &namedValues{rows: []flag{
 				{name: "requests", field: &b.MaxRequests}, {name: "bytes", field: &b.MaxBytes}, {name: "tokens", field: &b.EnqueuedTokens},
 				{name: "pending", field: &b.Pending}, {name: "per-hour", field: &b.PerHour},
-			}}, help: "Limit requests, bytes, tokens, pending or per-hour"},
+			}}, help: "Limit batches: requests, bytes, tokens, pending or per-hour"},
 			{name: "batch-fault", field: &namedValues{rows: []flag{
 				{name: "line", field: shareOf(&b.Fail)}, {name: "expire", field: &b.ExpireEvery}, {name: "fail", field: &b.FailEvery},
 				{name: "cut", field: &b.CutResults}, {name: "lost", field: &b.LoseResults}, {name: "list", field: &b.ListDelay}, {name: "drop", field: shareOf(&b.Drop)},
-			}}, metavar: "KIND=N", help: "Break batches: line, expire, fail, cut, lost, list or drop"},
+			}}, metavar: "KIND=N", help: "Add batch faults: line, expire, fail, cut, lost, list, drop"},
 		}},
 	}
 }

@@ -36,14 +36,14 @@ func newStatus(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [OUT.jsonl|DIR]",
 		Short: "Print the state of a run, from another terminal",
-		Long: `Print the state of a run: of the output of run, or of the directory of exec. Batches that are pending at a Batch API are
-listed, too.
+		Long: `Print the state of a run, from the output file of run or the directory of exec. Pending batches of a Batch API are also
+listed.
 
-Without an argument, the runs of this directory are listed. With --redis, accounts with their members and lanes are
-listed, and runs with their queues and workers.
+Without an argument, all runs in the current directory are listed. With --redis, accounts are listed with their
+instances and lanes, and runs with their queues and workers.
 
-Exit codes: 0 the run continues, or all items are done; 3 it stopped with remaining or failed items; 1 there is no
-state.`,
+Exit code 0: the run continues, or all items are done. Exit code 3: the run stopped with remaining or failed items. Exit
+code 1: no state was found.`,
 		Example: `  sluice status out.jsonl
   sluice status out.jsonl --watch
   sluice status .sluice-exec
@@ -55,11 +55,11 @@ state.`,
 		},
 	}
 	redis := o.shared.flag()
-	redis.help, redis.common = "Show the limits and jobs shared by this Redis", true
+	redis.help, redis.common = "Show the limits and runs that share this Redis", true
 	define(cmd, flagGroup{"Output", []flag{
 		redis,
-		{name: "watch", field: &o.watch, help: "Print it again every second until the run ends", common: true},
-		{name: "json", field: &o.asJSON, help: "Print one JSON document, or with --watch one per line", common: true},
+		{name: "watch", field: &o.watch, help: "Print the state every second until the run ends", common: true},
+		{name: "json", field: &o.asJSON, help: "Print one JSON document; with --watch, one line per second", common: true},
 	}})
 	return cmd
 }

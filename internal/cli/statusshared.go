@@ -22,14 +22,14 @@ type sharedStatus struct {
 // jobStatus is a batch that many hosts work on.
 type jobStatus struct {
 	Job       string         `json:"job"`               // Run.
-	Version   int            `json:"version,omitempty"` // Unsupported version of its keys.
+	Version   int            `json:"version,omitempty"` // Unsupported version of the run's keys.
 	Queued    int            `json:"queued"`            // Items that wait for a worker.
-	Held      int            `json:"held"`              // Items at workers.
+	Held      int            `json:"held"`              // Items in progress at workers.
 	Delayed   int            `json:"delayed"`           // Items in backoff.
 	Results   int            `json:"results"`           // Results that are not yet recorded.
 	Done      int            `json:"done"`              // Finished items.
-	Poisoned  int            `json:"poisoned"`          // Items given up after dead workers.
-	Repeated  int            `json:"repeated"`          // Duplicate results, which were ignored.
+	Poisoned  int            `json:"poisoned"`          // Items abandoned because workers were lost.
+	Repeated  int            `json:"repeated"`          // Ignored duplicate results.
 	Collector *processStatus `json:"collector"`         // Process that records results.
 	Workers   []workerStatus `json:"workers"`           // Workers of the run.
 }
@@ -45,8 +45,8 @@ type processStatus struct {
 type workerStatus struct {
 	Host   string `json:"host"`    // Host name.
 	PID    int    `json:"pid"`     // Process ID.
-	Held   int    `json:"held"`    // Items at the worker.
-	SeenMS int64  `json:"seen_ms"` // Time since its last heartbeat.
+	Held   int    `json:"held"`    // Items in progress at the worker.
+	SeenMS int64  `json:"seen_ms"` // Time since the last heartbeat.
 }
 
 const (

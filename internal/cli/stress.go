@@ -38,16 +38,16 @@ func newStress(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stress --level " + strings.Join(stress.Levels(), "|"),
 		Short: "Load agents that share few slots, and check fairness and counts",
-		Long: `Load agents that share few slots, and check fairness and counts: no slot is lost, no request waits for ever, each agent gets its
-share, a cancelled request leaves no trace, and counts equal the requests sent.
+		Long: `Simulate agents that share few slots, and check fairness and counts. No slot may be lost, and no request may wait for
+ever. Each agent must get its share, cancelled requests must not leave a trace, and counts must equal the requests sent.
 
-  conservative   one agent, then one after the other
-  aggressive     as many agents as slots, then more, then many more
-  chaos          cancellations, misuse, checkpoints, faults; then conservative
-  hybrid         a campaign of phases, beside urgent reviews and a loop of tests
+  conservative   one agent, then several agents in turn
+  aggressive     as many agents as slots, then more
+  chaos          cancellations, misuse, checkpoints, faults and recovery
+  hybrid         campaign phases with reviews and tests
 
-Requests go to a simulator in the process, or to the endpoint of --base-url or --model, where they cost money. Exit code
-4: a threshold was missed; the table names it.`,
+Requests go to a built-in simulator. With --base-url or --model, requests go to a real endpoint and cost money. Exit
+code 4: a threshold in the table was missed.`,
 		Example: `  sluice stress --level conservative --duration 30s
   sluice stress --level aggressive --slots 8 --json
   sluice stress --level chaos --duration 1m --seed 7 --events events.jsonl
@@ -69,13 +69,13 @@ func (o *stressOptions) table() []flagGroup {
 	return []flagGroup{
 		{"Load", []flag{
 			{name: "level", field: &o.level, metavar: strings.Join(stress.Levels(), "|"), help: "Choose the load", common: true},
-			{name: "slots", field: countFrom(&o.slots, 1), help: "Let N requests be in flight at once", common: true},
-			{name: "duration", field: &o.duration, metavar: "DURATION", help: "Set how long the load lasts (default: 5m to 20m by level)", common: true},
-			{name: "seed", field: &o.seed, metavar: "N", help: "Choose the random numbers", common: true},
-			{name: "latency", field: durationFrom(&o.latency, 1), help: "Set how fast the simulator responds"},
+			{name: "slots", field: countFrom(&o.slots, 1), help: "Allow N requests in flight at once", common: true},
+			{name: "duration", field: &o.duration, metavar: "DURATION", help: "Set the load duration (default: 5m to 20m, by level)", common: true},
+			{name: "seed", field: &o.seed, metavar: "N", help: "Set the random seed", common: true},
+			{name: "latency", field: durationFrom(&o.latency, 1), help: "Set the latency of the simulator"},
 		}},
-		{"Provider", append(o.account.target("Send requests to this model in place of the simulator"), slices.Concat(o.account.limits.flags("learned")[:2], []flag{
-			{name: "timeout", field: durationFrom(&o.timeout, 1), help: "Limit one attempt"},
+		{"Provider", append(o.account.target("Send requests to this model instead of the simulator"), slices.Concat(o.account.limits.flags("learned")[:2], []flag{
+			{name: "timeout", field: durationFrom(&o.timeout, 1), help: "Limit the time of an attempt"},
 		})...)},
 		{"Watching", []flag{
 			eventsFlag(&o.events),

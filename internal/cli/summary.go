@@ -28,15 +28,15 @@ type summary struct {
 	DoneNow int            `json:"done_by_this_run"` // Successful items of this run.
 	Failed  int            `json:"failed"`           // Failed items of all runs.
 	Left    int            `json:"remaining"`        // Items without a result.
-	Kinds   map[string]int `json:"failed_by_kind"`   // Failed items by kind.
+	Kinds   map[string]int `json:"failed_by_kind"`   // Failed items by kind of failure.
 	Finish  map[string]int `json:"finish_reasons"`   // Items by finish reason.
 
-	First map[string]string `json:"first_failures,omitempty"` // First failures by kind.
+	First map[string]string `json:"first_failures,omitempty"` // First error message by kind of failure.
 
 	Deduplicated int `json:"equal_requests"` // Results copied from equal requests.
 	Cached       int `json:"cached"`         // Results from the cache.
 
-	Attempts     int      `json:"attempts"`                      // Attempts, without rate-limited ones.
+	Attempts     int      `json:"attempts"`                      // Attempts, except rate-limited attempts.
 	Throttles    int      `json:"throttles"`                     // Rate-limited requests.
 	InputTokens  int      `json:"input_tokens"`                  // Input tokens.
 	OutputTokens int      `json:"output_tokens"`                 // Output tokens.
@@ -45,7 +45,7 @@ type summary struct {
 	Estimated    float64  `json:"cost_estimated_usd,omitempty"`  // Estimated part of the cost.
 	Unpriced     int      `json:"unpriced_tool_calls,omitempty"` // Tool calls without known prices.
 	WallMS       int64    `json:"wall_ms"`                       // Duration of the run.
-	QueuedMS     int64    `json:"queued_ms"`                     // Wait for a turn.
+	QueuedMS     int64    `json:"queued_ms"`                     // Wait in the queue.
 	CooldownMS   int64    `json:"cooldown_ms"`                   // Wait in cooldowns.
 	BackoffMS    int64    `json:"backoff_ms"`                    // Wait in backoff.
 
@@ -53,7 +53,7 @@ type summary struct {
 
 	PerMin float64            `json:"per_min"`  // Items per minute.
 	Lanes  []laneSummary      `json:"lanes"`    // Limits by lane.
-	Bound  map[string]float64 `json:"bound_by"` // Share of time by binding limit.
+	Bound  map[string]float64 `json:"bound_by"` // Share of time that each limit was binding.
 
 	Upstreams []upstreamSummary `json:"upstreams,omitempty"` // Upstreams, if there are several.
 

@@ -32,11 +32,11 @@ type upstreamSummary struct {
 	Name      string   `json:"name"`                 // Upstream.
 	Items     int      `json:"items"`                // Items recorded by this run.
 	Failed    int      `json:"failed"`               // Failed items.
-	Attempts  int      `json:"attempts"`             // Attempts, without rate-limited ones.
+	Attempts  int      `json:"attempts"`             // Attempts, except rate-limited attempts.
 	Throttles int      `json:"throttles"`            // Rate-limited requests.
 	Cost      *float64 `json:"cost_usd"`             // Cost, if known.
-	LeftOut   string   `json:"left_out,omitempty"`   // Reason for its exclusion.
-	LastError string   `json:"last_error,omitempty"` // Last error, without any success.
+	LeftOut   string   `json:"left_out,omitempty"`   // Reason for excluding the upstream.
+	LastError string   `json:"last_error,omitempty"` // Last error, if no request succeeded.
 }
 
 // openUpstreams makes ready the upstreams of the settings, if there are any and no flag says where calls go. What is left out

@@ -13,7 +13,7 @@ type version struct {
 	Version  string `json:"version"`          // Version, or `(devel)`.
 	Commit   string `json:"commit,omitempty"` // Commit of the build.
 	Date     string `json:"date,omitempty"`   // Date of the commit.
-	Modified bool   `json:"modified"`         // The working tree had changes.
+	Modified bool   `json:"modified"`         // The working tree had uncommitted changes.
 	Go       string `json:"go"`               // Version of Go.
 	Platform string `json:"platform"`         // Operating system and architecture.
 	OS       string `json:"os"`               // Operating system.

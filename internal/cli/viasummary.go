@@ -14,14 +14,14 @@ import (
 
 // batchSummary is the work of a run with --batch, as --json prints it.
 type batchSummary struct {
-	Batches  int      `json:"batches"`                // Batches that ended in this run.
+	Batches  int      `json:"batches"`                // Batches that finished in this run.
 	Pending  int      `json:"pending_batches"`        // Batches without recorded results.
 	Lost     int      `json:"lost_batches,omitempty"` // Batches missing at the provider.
-	Items    int      `json:"items_by_batch"`         // Items with batch results.
-	Live     int      `json:"items_live"`             // Items with live results.
+	Items    int      `json:"items_by_batch"`         // Items completed in batches.
+	Live     int      `json:"items_live"`             // Items completed by live requests.
 	Cost     *float64 `json:"cost_by_batch_usd"`      // Cost of batch items, if known.
-	LiveCost *float64 `json:"live_cost_usd"`          // Their cost by live requests.
-	Saved    *float64 `json:"saved_usd"`              // Difference of both costs.
+	LiveCost *float64 `json:"live_cost_usd"`          // Cost of batch items as live requests.
+	Saved    *float64 `json:"saved_usd"`              // Cost saved by batches.
 }
 
 // newBatchSummary returns the summary of the batches of a run; nil without --batch.

@@ -36,11 +36,12 @@ func newWorker(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "worker --redis URL",
 		Short: "Send the requests of runs with --distribute at the same Redis",
-		Long: `Send the requests of runs with --distribute, of this host and others, at the same Redis or Valkey.
+		Long: `Send the requests of runs with --distribute, from any host that uses the same Redis or Valkey.
 
-The worker sets key, address, headers and limits; the run sets requests, attempts and timeouts. Workers with
-the same key and address share one limit. They can start and stop at any time: another worker takes the items of one
-that died. The first interrupt waits for open requests and returns the others, the second aborts them.`,
+The worker sets key, address, headers and limits. The run sets requests, attempts and timeouts. Workers with the same
+key and address share their limits. Workers can start and stop at any time. If a worker dies, another worker takes its
+items. After the first interrupt, the worker waits for open requests and returns waiting items. A second interrupt
+aborts open requests.`,
 		Example: `  sluice worker --redis redis://10.0.0.5
   sluice worker --redis rediss://sluice@10.0.0.5 --rpm 500 --tpm 30000
   sluice worker --redis redis://10.0.0.5 --base-url http://127.0.0.1:8000/v1 --concurrency 32
@@ -64,7 +65,7 @@ func (o *workerOptions) table() []flagGroup {
 			redis,
 			{name: "job", field: &o.job, metavar: "NAME", help: "Work for this run only (default: all runs)", common: true},
 			{name: "max-items", field: countFrom(&o.maxItems, 1), help: "Exit after N items", common: true},
-			{name: "idle-exit", field: &o.idleExit, metavar: "DURATION", help: "Exit after this long without an item", common: true},
+			{name: "idle-exit", field: &o.idleExit, metavar: "DURATION", help: "Exit after this time without an item", common: true},
 		}},
 		{"Provider", append(o.account.target("Use the limits of this model"), o.account.headerFlag(), o.account.settings.configFlag())},
 		{"Limits", o.account.limits.flags("learned")},

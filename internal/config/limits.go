@@ -22,11 +22,11 @@ type Limits struct {
 
 	limits.Each[*Limit] `yaml:",inline"`
 
-	Burst Duration `json:"burst,omitzero" yaml:"burst"` // Time in which an empty bucket of the provider fills.
+	Burst Duration `json:"burst,omitzero" yaml:"burst"` // Refill time of an empty token bucket.
 
 	// Limits with a period that differs from a minute, in place of RPM and TPM. They are configured.
-	Requests *Window `json:"requests,omitempty" yaml:"requests"` // Requests in another period, such as `100/10s`.
-	Tokens   *Window `json:"tokens,omitempty" yaml:"tokens"`     // Tokens in another period, such as `50000/30s`.
+	Requests *Window `json:"requests,omitempty" yaml:"requests"` // Request limit in another period, such as `100/10s`.
+	Tokens   *Window `json:"tokens,omitempty" yaml:"tokens"`     // Token limit in another period, such as `50000/30s`.
 }
 
 // Window is a limit with its period, such as 100/10s.

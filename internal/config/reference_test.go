@@ -39,7 +39,7 @@ func (n node) kind() (text string, fields node) {
 		if ref == "#/$defs/limits" {
 			return "[limits](#limits)", nil
 		}
-		return "number, or a number with its source", nil
+		return "number, or number with a source", nil
 	}
 	var all []string
 	switch t := n.get("type").(type) {
@@ -70,9 +70,6 @@ func (n node) kind() (text string, fields node) {
 		for _, form := range forms {
 			if m, ok := form.(yaml.MapSlice); ok && node(m).get("type") != nil && len(all) < 2 {
 				of, _ := node(m).kind()
-				if of == "object" {
-					of = "object with its source"
-				}
 				all = append(all, of)
 			}
 		}
@@ -86,25 +83,27 @@ func table(b *strings.Builder, path, description string, fields node) {
 	if path != "" {
 		title = "`" + path + "`"
 	}
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\nfield | type | description\n---|---|---\n", title, description)
+	if description != "" {
+		description += "\n\n"
+	}
+	fmt.Fprintf(b, "\n## %s\n\n%sfield | type | description\n---|---|---\n", title, description)
 	type below struct {
-		path, description string
-		fields            node
+		path   string
+		fields node
 	}
 	var later []below
 	for _, item := range fields {
 		n := node(item.Value.(yaml.MapSlice))
 		kind, own := n.kind()
 		at := strings.TrimPrefix(path+"."+item.Key.(string), ".")
-		text := fmt.Sprint(n.get("description"))
-		if len(own) > 0 && !strings.Contains(kind, "source") {
+		if len(own) > 0 {
 			kind = strings.Replace(kind, "object", fmt.Sprintf("[object](#%s)", strings.NewReplacer(".", "", "[]", "").Replace(at)), 1)
-			later = append(later, below{at, text, own})
+			later = append(later, below{at, own})
 		}
-		fmt.Fprintf(b, "`%s` | %s | %s\n", item.Key, strings.ReplaceAll(kind, "|", "\\|"), text)
+		fmt.Fprintf(b, "`%s` | %s | %s\n", item.Key, strings.ReplaceAll(kind, "|", "\\|"), n.get("description"))
 	}
 	for _, l := range later {
-		table(b, l.path, l.description, l.fields)
+		table(b, l.path, "", l.fields)
 	}
 }
 
@@ -119,9 +118,9 @@ func TestReferenceOfSettings(t *testing.T) {
 	}
 	schema := node(whole)
 	var b strings.Builder
-	b.WriteString("# Settings\n\nThis page has all fields of the files that `--config` and the variable `SLUICE_CONFIG` name. For editors, " +
+	b.WriteString("# Settings\n\nThis page lists all fields of the settings files that `--config` or the variable `SLUICE_CONFIG` selects. For editors, " +
 		"use the [JSON Schema](../sluice.schema.json). Durations have a unit, such as `2s` or `5m`.\n")
-	table(&b, "", "A later file of `--config` wins field by field. Keys are never in these files.", schema.object("properties"))
+	table(&b, "", "If `--config` is repeated, fields of later files override fields of earlier files. Settings files never contain API keys.", schema.object("properties"))
 	limits := schema.object("$defs").object("limits")
 	table(&b, "limits", fmt.Sprint(limits.get("description")), limits.object("properties"))
 	suite.Generated(t, "../../docs/reference/settings.md", b.String())

@@ -203,7 +203,7 @@ type Spent struct {
 	Output   int      `json:"output_tokens"` // Output tokens.
 	Cost     *float64 `json:"cost_usd"`      // Cost, if known. Nil: the prices are unknown.
 
-	Estimated int `json:"estimated_tokens,omitempty"` // Tokens of requests without usage.
+	Estimated int `json:"estimated_tokens,omitempty"` // Estimated tokens of requests without usage.
 }
 
 // Tokens returns the sum of input and output.

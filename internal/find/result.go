@@ -65,7 +65,7 @@ type Soak struct {
 	Workers  int     `json:"workers"`  // Workers of the final test.
 	Requests int     `json:"requests"` // Requests of the final test.
 	Rejected int     `json:"rejected"` // Rate-limited requests.
-	AtMost   float64 `json:"at_most"`  // Maximum share of rejections, 95 % confidence.
+	AtMost   float64 `json:"at_most"`  // Maximum rejection rate, at 95 % confidence.
 }
 
 // Subject names a search in its documents.
@@ -89,7 +89,7 @@ const (
 type Settings struct {
 	MaxWorkers      int      `json:"max_workers"`       // Maximum workers.
 	MinOutputTokens int      `json:"min_output_tokens"` // Output tokens of a real request.
-	PromptFile      string   `json:"prompt_file"`       // Path of the prompt, or `built-in`. "": a prompt that came from no file.
+	PromptFile      string   `json:"prompt_file"`       // Prompt file, or `built-in`. "": a prompt that came from no file.
 	TimeoutMS       int64    `json:"timeout_ms"`        // Timeout of a request.
 	TokenBudget     int      `json:"token_budget"`      // Token cap; 0 is unlimited.
 	MaxCost         *float64 `json:"max_cost_usd"`      // Spending cap; null is unlimited.
@@ -117,9 +117,9 @@ func (c *Config) subject(mode string) Subject {
 type Result struct {
 	// Workers is the answer: so many loops without a pace stay within every limit. 0: none do. If the search was stopped early,
 	// it is those of a soak without a rejection; 0: none ran.
-	Workers     int     `json:"recommended_workers"` // Workers within all limits.
-	Bound       Bound   `json:"bound"`               // Binding reason, such as `requests`.
-	BucketOfOne bool    `json:"bucket_of_one"`       // Two simultaneous requests are always rejected. Only a client that paces its requests uses the limit.
+	Workers     int     `json:"recommended_workers"` // Workers that stay within all limits.
+	Bound       Bound   `json:"bound"`               // Limiting factor, such as `requests`.
+	BucketOfOne bool    `json:"bucket_of_one"`       // Of two simultaneous requests, one is rejected. Only a client that paces its requests uses the limit.
 	Binding     Binding `json:"binding,omitzero"`    // Binding limit per minute.
 	Low         int     `json:"low"`                 // Lower bound after an early stop.
 	High        int     `json:"high"`                // Upper bound after an early stop.
@@ -183,7 +183,7 @@ type resultDocument struct {
 
 // findings are all values of a Result, also the unknown ones.
 type findings struct {
-	Charge  finding      `json:"charge"`     // `declared` or `actual` tokens count.
+	Charge  finding      `json:"charge"`     // Counted tokens: `declared` or `actual`.
 	ITPM    finding      `json:"itpm"`       // Input tokens per minute.
 	Latency *latency     `json:"latency_ms"` // Latency of real requests.
 	OTPM    finding      `json:"otpm"`       // Output tokens per minute.
@@ -200,7 +200,7 @@ type findings struct {
 type finding struct {
 	Value      any           `json:"value"`                // Value, if known.
 	Source     limits.Source `json:"source"`               // Origin of the value, such as `header`.
-	Margin     *float64      `json:"margin,omitempty"`     // Relative error: 0.03 is ± 3 %.
+	Margin     *float64      `json:"margin,omitempty"`     // Relative error; 0.03 means ± 3 %.
 	Confidence *float64      `json:"confidence,omitempty"` // Confidence from 0 to 1.
 	At         time.Time     `json:"at,omitzero"`          // Time of the measurement.
 	AgeS       *float64      `json:"age_s,omitempty"`      // Age of the measurement.
@@ -217,7 +217,7 @@ type latency struct {
 
 // realRequest is the mean usage of real requests.
 type realRequest struct {
-	Charged float64 `json:"charged_tokens"` // Tokens that count per minute.
+	Charged float64 `json:"charged_tokens"` // Tokens that count against limits.
 	Input   float64 `json:"input_tokens"`   // Input tokens.
 	Output  float64 `json:"output_tokens"`  // Output tokens.
 }

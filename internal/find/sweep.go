@@ -14,7 +14,7 @@ import (
 
 // SweepResult is the result of a sweep. Its JSON is the document that sluice find writes.
 type SweepResult struct {
-	Recommended int           `json:"recommended_workers"` // Workers within all limits.
+	Recommended int           `json:"recommended_workers"` // Workers that stay within all limits.
 	MaxTested   int           `json:"max_tested"`          // Maximum tested workers.
 	Error       string        `json:"error,omitempty"`     // Reason for an early stop.
 	Runs        []SweepRun    `json:"runs"`                // Tested numbers of workers.
@@ -74,7 +74,7 @@ type SweepUsage struct {
 type SweepSettings struct {
 	MaxWorkers      int    `json:"max_workers"`       // Maximum workers.
 	MinOutputTokens int    `json:"min_output_tokens"` // Output tokens of a real request.
-	PromptFile      string `json:"prompt_file"`       // Path of the prompt, or `built-in`.
+	PromptFile      string `json:"prompt_file"`       // Prompt file, or `built-in`.
 }
 
 // Sweep tries 3, 6, 12 workers and then half as many more each time, until a run is rate-limited or Config.MaxWorkers pass;

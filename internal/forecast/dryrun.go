@@ -28,7 +28,7 @@ type DryRun struct {
 	Via     *Via              `json:"batch,omitempty"` // Batches of `--batch`.
 	Models  []*Lane           `json:"models"`          // Figures by model.
 	Assumed []plan.Assumption `json:"assumed"`         // Assumed values.
-	Unknown []string          `json:"unknown"`         // Missing data, in words.
+	Unknown []string          `json:"unknown"`         // Descriptions of missing data.
 	Hint    string            `json:"hint,omitempty"`  // Next step.
 }
 
@@ -42,12 +42,12 @@ type Tokens struct {
 type Time struct {
 	TimeS   *float64 `json:"time_s"`             // Duration, if known. Nil: the limits are unknown.
 	PerMin  float64  `json:"per_min,omitempty"`  // Requests per minute.
-	BoundBy string   `json:"bound_by,omitempty"` // Limit that decides the duration.
+	BoundBy string   `json:"bound_by,omitempty"` // Limit that determines the duration.
 }
 
 // Cost is what requests cost in US dollars: their input alone, and with output up to its bound.
 type Cost struct {
-	Least float64  `json:"least"` // Cost of the input alone.
+	Least float64  `json:"least"` // Cost of input tokens only.
 	Most  *float64 `json:"most"`  // Cost with the maximum output. Nil: not all requests bound their output.
 }
 
@@ -69,11 +69,11 @@ type Lane struct {
 	Model    string `json:"model"`    // Model.
 	Items    int    `json:"items"`    // Remaining items.
 	Tokens
-	Unbounded int                `json:"without_max_tokens"` // Requests without an output bound.
+	Unbounded int                `json:"without_max_tokens"` // Requests without an output token limit.
 	Cost      *Cost              `json:"cost_usd"`           // Cost, if known.
 	Limits    map[string]float64 `json:"limits"`             // Limits by name.
 	Time
-	TooLarge int `json:"above_a_limit,omitempty"` // Requests that exceed a whole limit.
+	TooLarge int `json:"above_a_limit,omitempty"` // Requests larger than an entire limit.
 
 	Places []Place `json:"-"`
 	first  batch.Request

@@ -12,7 +12,7 @@ type Plan struct {
 	Tier     string        `json:"tier,omitempty"`        // Tier.
 	Model    string        `json:"model,omitempty"`       // Model.
 	Limits   config.Limits `json:"limits"`                // Limits of the plan.
-	Source   *Source       `json:"tier_source,omitempty"` // Source of a tier. Nil: the limits are not of a tier.
+	Source   *Source       `json:"tier_source,omitempty"` // Source of the tier's limits. Nil: the limits are not of a tier.
 	plan.Plan
 	Forecast *plan.Forecast `json:"forecast,omitempty"` // Result of `--simulate`.
 }

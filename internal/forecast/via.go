@@ -16,7 +16,7 @@ type Via struct {
 	Cost     *Cost      `json:"cost_usd"` // Cost, if known. Nil: a price is unknown.
 	Accounts []*Batches `json:"accounts"` // Batches by account.
 	Pending
-	Auto *Auto `json:"deadline,omitempty"` // Split at a deadline.
+	Auto *Auto `json:"deadline,omitempty"` // Split of requests to meet the deadline.
 
 	way   batch.Via
 	known *provider.Registry
@@ -30,10 +30,10 @@ type Pending struct {
 
 // Auto is what --batch does by a deadline.
 type Auto struct {
-	Live  int           `json:"live_at_once"` // Requests sent live at once.
-	Later int           `json:"by_batch"`     // Requests sent by batch.
-	WaitS *plan.Seconds `json:"live_after_s"` // Time before remaining requests go live. Nil: batches may run beyond the deadline.
-	TimeS plan.Seconds  `json:"live_time_s"`  // Time of all requests live.
+	Live  int           `json:"live_at_once"` // Requests sent live immediately.
+	Later int           `json:"by_batch"`     // Requests sent in batches.
+	WaitS *plan.Seconds `json:"live_after_s"` // Delay before remaining requests are sent live. Nil: batches may run beyond the deadline.
+	TimeS plan.Seconds  `json:"live_time_s"`  // Duration if all requests are sent live.
 }
 
 // Batches is what one account would be handed.
@@ -43,10 +43,10 @@ type Batches struct {
 	Requests int          `json:"requests"`           // Requests in all batches.
 	Bytes    int64        `json:"bytes"`              // Size of all batches.
 	Tokens   int64        `json:"input_tokens"`       // Input tokens.
-	Price    float64      `json:"price"`              // Price, relative to live.
+	Price    float64      `json:"price"`              // Price relative to live requests.
 	Window   plan.Seconds `json:"window_s,omitzero"`  // Maximum duration of a batch.
 	BoundBy  string       `json:"bound_by,omitempty"` // `batches_per_hour` or `pending_requests`.
-	Turns    int          `json:"turns,omitempty"`    // Successive rounds of batches.
+	Turns    int          `json:"turns,omitempty"`    // Number of successive batch rounds.
 
 	row  provider.BatchAPI
 	open map[batchName]*openBatch

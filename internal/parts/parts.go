@@ -81,17 +81,17 @@ type Status struct {
 	Model     string            `json:"model,omitempty"`     // Model.
 	Endpoint  string            `json:"endpoint"`            // Endpoint of the requests.
 	State     string            `json:"state"`               // State, such as `in_progress` or `merged`.
-	End       batchapi.State    `json:"end,omitempty"`       // State in which it ended at the provider.
-	File      string            `json:"file,omitempty"`      // Input file ID of the provider.
-	Batch     string            `json:"batch,omitempty"`     // Batch ID of the provider.
+	End       batchapi.State    `json:"end,omitempty"`       // Final state at the provider.
+	File      string            `json:"file,omitempty"`      // Input file ID at the provider.
+	Batch     string            `json:"batch,omitempty"`     // Batch ID at the provider.
 	Requests  int               `json:"requests"`            // Requests in the batch.
 	Succeeded int               `json:"succeeded,omitempty"` // Successful requests.
 	Failed    int               `json:"failed,omitempty"`    // Failed requests.
 	Tokens    int               `json:"tokens,omitempty"`    // Estimated input tokens.
 	BegunAt   time.Time         `json:"begun_at,omitzero"`   // Start of the submission.
-	MadeAt    time.Time         `json:"made_at,omitzero"`    // Creation at the provider.
-	EndedAt   time.Time         `json:"ended_at,omitzero"`   // End at the provider.
-	ExpiresAt time.Time         `json:"expires_at,omitzero"` // Expiry at the provider.
+	MadeAt    time.Time         `json:"made_at,omitzero"`    // Creation time at the provider.
+	EndedAt   time.Time         `json:"ended_at,omitzero"`   // End time at the provider.
+	ExpiresAt time.Time         `json:"expires_at,omitzero"` // Expiry time at the provider.
 	Problem   *batchapi.Problem `json:"problem,omitempty"`   // Reason why the batch failed.
 }
 

@@ -26,8 +26,8 @@ type Model struct {
 	Mode     string `json:"mode"`     // `chat`, `responses`, `completion` or `embedding`.
 	Rate
 	CachedInput    float64 `json:"cached_input"`                // US dollars per million cached tokens.
-	CacheWrite     float64 `json:"cache_write"`                 // US dollars per million cache writes.
-	CacheWriteHour float64 `json:"cache_write_1h"`              // The same for one hour.
+	CacheWrite     float64 `json:"cache_write"`                 // US dollars per million cache-write tokens.
+	CacheWriteHour float64 `json:"cache_write_1h"`              // US dollars per million one-hour cache-write tokens.
 	Batch          *Rate   `json:"batch,omitempty"`             // Prices of the Batch API.
 	Flex           *Rate   `json:"flex,omitempty"`              // Prices of the flex tier.
 	Priority       *Rate   `json:"priority,omitempty"`          // Prices of the priority tier.

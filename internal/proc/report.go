@@ -11,11 +11,11 @@ import (
 // Report is what all runs in a directory came to, as report.json has it.
 type Report struct {
 	Summary
-	Kinds   map[sluice.Kind]int `json:"failed_by_kind"`       // Failed items by kind.
+	Kinds   map[sluice.Kind]int `json:"failed_by_kind"`       // Failed items by kind of failure.
 	Stages  []Summary           `json:"stages,omitempty"`     // Counts by stage.
 	Waits   []work.Blocked      `json:"blocked_by,omitempty"` // Stages that did not run.
 	Results string              `json:"results"`              // Path of the results.
-	Outlook string              `json:"outlook,omitempty"`    // Usage windows of the agent.
+	Outlook string              `json:"outlook,omitempty"`    // State of the agent's usage windows.
 
 	Run work.Report `json:"-"` // of the last run alone
 }
@@ -26,11 +26,11 @@ type Summary struct {
 	Items       int      `json:"total"`           // Items of the input.
 	Succeeded   int      `json:"done"`            // Successful items of all runs.
 	Failed      int      `json:"failed"`          // Failed items of all runs.
-	Quarantined int      `json:"quarantined"`     // Items that ended several worker processes.
+	Quarantined int      `json:"quarantined"`     // Items whose workers died several times.
 	RateLimited int      `json:"rate_limited"`    // Items without a result because of a limit.
-	Blocked     int      `json:"blocked"`         // Items that need failed items.
+	Blocked     int      `json:"blocked"`         // Items that depend on failed items.
 	Left        int      `json:"remaining"`       // Items without a result.
-	PassRate    *float64 `json:"pass_rate"`       // Successful share of results.
+	PassRate    *float64 `json:"pass_rate"`       // Success rate of results.
 }
 
 // count adds an item with a result.

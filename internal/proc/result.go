@@ -30,19 +30,19 @@ const (
 // not final is of a try. One type, so that whoever reads both sees the same.
 type Result struct {
 	ID    string      `json:"custom_id"`       // ID of the item.
-	Line  int64       `json:"line"`            // Line of the item in the input.
+	Line  int64       `json:"line"`            // Line number of the item.
 	State State       `json:"state"`           // `succeeded`, `failed`, `quarantined`, `rate_limited` or `interrupted`.
 	Kind  sluice.Kind `json:"kind"`            // `ok`, or the kind of the failure.
-	Final bool        `json:"final"`           // The result is of the item, not an attempt.
+	Final bool        `json:"final"`           // This is the item's final result.
 	Stage string      `json:"stage,omitempty"` // Stage.
 
 	ExitCode *int   `json:"exit_code"`        // Exit code, if the command exited. Null: it did not exit by itself, or never ran.
 	Signal   string `json:"signal,omitempty"` // Signal that ended the command.
 
-	Attempts  int   `json:"attempts"`      // Attempts, without rate-limited ones.
+	Attempts  int   `json:"attempts"`      // Attempts, except rate-limited attempts.
 	Throttles int   `json:"throttles"`     // Rate-limited requests.
-	Wait      int64 `json:"wait_ms"`       // Wait of the item.
-	Queued    int64 `json:"queued_ms"`     // Wait for a turn.
+	Wait      int64 `json:"wait_ms"`       // Waiting time of the item or request.
+	Queued    int64 `json:"queued_ms"`     // Wait in the queue.
 	Cooldown  int64 `json:"cooldown_ms"`   // Wait in cooldowns.
 	Backoff   int64 `json:"backoff_ms"`    // Wait in backoff.
 	Latency   int64 `json:"latency_ms"`    // Duration of the last attempt.
@@ -67,9 +67,9 @@ type Result struct {
 type Fault struct {
 	Code    sluice.Kind `json:"code"`               // Kind of the failure.
 	Message string      `json:"message"`            // Error message, without keys.
-	Source  string      `json:"source,omitempty"`   // Part of the output that states the error.
-	Until   time.Time   `json:"until,omitzero"`     // Reset or next attempt.
-	Tries   []string    `json:"attempts,omitempty"` // Ends of its worker processes.
+	Source  string      `json:"source,omitempty"`   // Part of the output that reports the error.
+	Until   time.Time   `json:"until,omitzero"`     // Time of reset or next attempt.
+	Tries   []string    `json:"attempts,omitempty"` // Errors of failed worker processes.
 }
 
 // journalPrefix is how every line of the results begins.

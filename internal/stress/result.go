@@ -19,15 +19,15 @@ type Result struct {
 	DurationMS   int64      `json:"duration_ms"`             // Configured duration.
 	TookMS       int64      `json:"took_ms"`                 // Actual duration.
 	Outcome      string     `json:"outcome"`                 // `ok`, `missed` or `interrupted`.
-	Missed       []string   `json:"missed"`                  // Names of missed rows.
+	Missed       []string   `json:"missed"`                  // Rows that missed their threshold.
 	Rows         []Row      `json:"rows"`                    // Measurements.
 	Parts        []Part     `json:"parts"`                   // Figures by part.
 	LeftOut      []Omission `json:"left_out"`                // Parts that did not run.
 	Requests     int64      `json:"requests"`                // Requests that the pool counted.
 	Seen         int64      `json:"seen"`                    // Requests that the provider received.
 	Events       string     `json:"events,omitempty"`        // Path of the events file.
-	Deadlock     string     `json:"deadlock,omitempty"`      // Deadlock, with all stacks.
-	Panic        string     `json:"panic,omitempty"`         // First panic, with its stack.
+	Deadlock     string     `json:"deadlock,omitempty"`      // Deadlock, with all stack traces.
+	Panic        string     `json:"panic,omitempty"`         // First panic, with its stack trace.
 	FirstFailure string     `json:"first_failure,omitempty"` // First error.
 	Failure      error      `json:"-"`                       // of the first call that failed
 }
@@ -38,14 +38,14 @@ type Row struct {
 	Value     *float64   `json:"value"`          // Value, if measured.
 	Unit      string     `json:"unit,omitempty"` // `s`, `%` or missing.
 	Threshold *Threshold `json:"threshold"`      // Threshold. Nil: the row cannot be missed.
-	OK        bool       `json:"ok"`             // The threshold is kept.
+	OK        bool       `json:"ok"`             // The value meets the threshold.
 	Note      string     `json:"note,omitempty"` // Note.
 }
 
 // Threshold is the condition on the value of a row.
 type Threshold struct {
 	Op    string  `json:"op"`    // `=`, `<`, `<=`, `>` or `>=`.
-	Value float64 `json:"value"` // Value to compare with.
+	Value float64 `json:"value"` // Threshold value.
 }
 
 func (t *Threshold) holds(x float64) bool {
@@ -76,7 +76,7 @@ type Part struct {
 	MeanMS     float64  `json:"mean_wait_ms"`    // Mean wait for a slot.
 	InUse      *float64 `json:"slots_in_use"`    // Used share of slots. Nil: no request waited.
 	Jain       *float64 `json:"jain_index"`      // Jain's fairness index. Nil: too few requests.
-	Starvation *float64 `json:"starvation"`      // Longest wait divided by the median. Nil: too few waits.
+	Starvation *float64 `json:"starvation"`      // Longest wait divided by the median wait. Nil: too few waits.
 }
 
 // Omission is a part that was not run.

@@ -57,14 +57,14 @@ func NewGateway(snapshot func() gateway.TrafficSnapshot, conventional func(provi
 	return &Gateway{
 		snapshot: snapshot, conventional: conventional, tenants: newTable(same, others), models: newTable(same, others),
 
-		requests:   counter("requests_total", "Requests that ended, by kind of result.", "kind", "tenant", "model"),
+		requests:   counter("requests_total", "Finished requests, by kind of result.", "kind", "tenant", "model"),
 		admissions: counter("admissions_total", "Requests that were sent to an upstream.", "tenant", "model"),
 		refusals:   counter("refusals_total", "Requests that the gateway itself rejected, by reason.", "reason", "tenant"),
 		tokens:     counter("tokens_total", "Tokens of requests, over all attempts.", "direction", "tenant", "model"),
-		cost:       counter("cost_usd_total", "Cost of requests in US dollars, as far as prices are known.", "tenant", "model"),
-		estimated:  counter("cost_estimated_usd_total", "Estimated part of the cost: the response states no usage.", "tenant", "model"),
+		cost:       counter("cost_usd_total", "Cost of requests in US dollars, if prices are known.", "tenant", "model"),
+		estimated:  counter("cost_estimated_usd_total", "Estimated cost in US dollars of responses without usage data.", "tenant", "model"),
 		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "sluice", Subsystem: "gateway", Name: "wait_seconds", Help: "Time that requests waited, over all attempts.", Buckets: waitBuckets(),
+			Namespace: "sluice", Subsystem: "gateway", Name: "wait_seconds", Help: "Wait of a request, over all attempts.", Buckets: waitBuckets(),
 		}, []string{"tenant", "model"}),
 
 		usage: genAI("client_token_usage", "Number of input and output tokens used.",
@@ -76,7 +76,7 @@ func NewGateway(snapshot func() gateway.TrafficSnapshot, conventional func(provi
 		each: genAI("server_time_per_output_token_seconds", "Time per output token of a stream after the first token.",
 			[]float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5}),
 
-		waiting: prometheus.NewDesc("sluice_gateway_waiting", "Requests that wait.", []string{"tenant"}, nil),
+		waiting: prometheus.NewDesc("sluice_gateway_waiting", "Waiting requests.", []string{"tenant"}, nil),
 		open:    prometheus.NewDesc("sluice_gateway_open", "Requests in flight at upstreams.", []string{"tenant"}, nil),
 	}
 }

@@ -19,16 +19,16 @@ func newGauges() gauges {
 	}
 	return gauges{
 		inFlight: desc("in_flight", "Requests in flight.", "lane"),
-		waiting:  desc("waiting", "Requests that wait.", "lane"),
-		slots:    desc("concurrency", "Current limit of requests in flight.", "lane"),
+		waiting:  desc("waiting", "Waiting requests.", "lane"),
+		slots:    desc("concurrency", "Current maximum of requests in flight.", "lane"),
 		paused:   desc("paused", "1 during a cooldown, otherwise 0.", "lane"),
-		until:    desc("cooldown_until_timestamp_seconds", "Unix time of the end of the cooldown; 0 if there is none.", "lane"),
-		breaker:  desc("breaker_open", "1 while the circuit breaker is open, because the provider keeps failing.", "lane"),
-		limit:    desc("limit", "Limit of the provider per minute or per day, as Sluice estimates it.", "dimension", "lane"),
+		until:    desc("cooldown_until_timestamp_seconds", "Unix time when the cooldown ends; 0 without a cooldown.", "lane"),
+		breaker:  desc("breaker_open", "1 while the circuit breaker is open after repeated failures, otherwise 0.", "lane"),
+		limit:    desc("limit", "Estimated limit of the provider, per minute or per day.", "dimension", "lane"),
 		source:   desc("limit_info", "Source of a limit. The value is 1.", "dimension", "source", "lane"),
-		level:    desc("limit_level", "Remaining amount of a limit, as Sluice estimates it. Missing if instances share the limit.", "dimension", "lane"),
-		input:    desc("input_items", "Items of the input that were read."),
-		left:     desc("items_remaining", "Items of the input without a result."),
+		level:    desc("limit_level", "Estimated remaining amount of a limit. The metric is missing if instances share the limit.", "dimension", "lane"),
+		input:    desc("input_items", "Items read from the input."),
+		left:     desc("items_remaining", "Input items without a result."),
 	}
 }
 

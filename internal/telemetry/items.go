@@ -56,15 +56,15 @@ type items struct {
 // LongWait is an item that waited long.
 type LongWait struct {
 	ID     string `json:"id"`               // ID of the item.
-	Member string `json:"member,omitempty"` // Program that makes the requests.
-	Wait   int64  `json:"wait_ms"`          // Wait of the item.
+	Member string `json:"member,omitempty"` // Program that sends the requests.
+	Wait   int64  `json:"wait_ms"`          // Waiting time of the item or request.
 }
 
 // Failure is one kind of failure: how many items failed so, the first few, and what one of them was told.
 type Failure struct {
 	Kind    string   `json:"kind"`              // Kind of the failure.
 	Count   int      `json:"count"`             // Failed items.
-	IDs     []string `json:"ids"`               // IDs of the first items.
+	IDs     []string `json:"ids"`               // IDs of the first failed items.
 	Message string   `json:"message,omitempty"` // Error message, without keys.
 }
 
@@ -159,8 +159,8 @@ const (
 // Count is how many items needed so many of something; the last of a distribution is of those that needed as many or
 // more.
 type Count struct {
-	Of    int `json:"of"`    // Number, or more in the last entry.
-	Items int `json:"items"` // Items with that number.
+	Of    int `json:"of"`    // Number; the last entry includes higher numbers.
+	Items int `json:"items"` // Items with this number.
 }
 
 // distribution leaves out what no item needed.

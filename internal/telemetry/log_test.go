@@ -21,15 +21,15 @@ import (
 // reference is an event as encoding/json writes it.
 type reference struct {
 	Event     limits.EventType `json:"event"`                        // Type of the event.
-	At        time.Time        `json:"at"`                           // Time of the data.
-	Account   string           `json:"account,omitempty"`            // Provider address with key hash.
-	Member    string           `json:"member,omitempty"`             // Program that makes the requests.
+	At        time.Time        `json:"at"`                           // Time of the data or event.
+	Account   string           `json:"account,omitempty"`            // Provider address and key hash.
+	Member    string           `json:"member,omitempty"`             // Program that sends the requests.
 	Lane      string           `json:"lane,omitempty"`               // Model, or upstream and model.
 	Tenant    string           `json:"tenant,omitempty"`             // Tenant.
-	Call      string           `json:"call,omitempty"`               // ID of the item.
+	Call      string           `json:"call,omitempty"`               // ID of the item or request.
 	Attempt   int              `json:"attempt,omitempty"`            // Number of the attempt.
 	Throttles int              `json:"throttles,omitempty"`          // Rate-limited requests.
-	WaitMS    int64            `json:"wait_ms,omitempty"`            // Wait of the item.
+	WaitMS    int64            `json:"wait_ms,omitempty"`            // Waiting time of the item or request.
 	LatencyMS int64            `json:"latency_ms,omitempty"`         // Duration of the last attempt.
 	Until     time.Time        `json:"until,omitzero"`               // End of the pause.
 	Dimension string           `json:"dimension,omitempty"`          // Name of the limit, such as `rpm`.
@@ -37,8 +37,8 @@ type reference struct {
 	Source    limits.Source    `json:"source,omitempty"`             // Origin of the value, such as `header`.
 	Kind      string           `json:"kind,omitempty"`               // `ok`, or the kind of the failure.
 	Error     string           `json:"error,omitempty"`              // Error message, without keys.
-	Others    int              `json:"others_succeeded,omitempty"`   // Successes of other requests since its first rejection.
-	Finish    string           `json:"finish_reason,omitempty"`      // Finish reason of the provider.
+	Others    int              `json:"others_succeeded,omitempty"`   // Successful other requests since this request's first rejection.
+	Finish    string           `json:"finish_reason,omitempty"`      // Finish reason from the provider.
 	Usage     *usage           `json:"usage,omitempty"`              // Usage.
 	Cost      float64          `json:"cost_usd,omitempty"`           // Cost, if known.
 	Estimated float64          `json:"cost_estimated_usd,omitempty"` // Estimated part of the cost.

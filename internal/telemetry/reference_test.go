@@ -23,7 +23,7 @@ var histograms = regexp.MustCompile(`^gen_ai_|_(wait|call_duration)_seconds$`)
 func TestReferenceOfMetrics(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\n`--metrics HOST:PORT` of `run`, `exec`, `serve` and `worker` serves these metrics at `/metrics`. " +
-		"A lane is a model, or `upstream: model` if there are several upstreams.\n")
+		"The label `lane` is a model, or `upstream: model` if several upstreams exist.\n")
 	for _, part := range []struct {
 		title string
 		of    prometheus.Collector

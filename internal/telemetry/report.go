@@ -16,10 +16,10 @@ import (
 type Report struct {
 	Output  string `json:"output,omitempty"`        // Path of the output.
 	Events  string `json:"events,omitempty"`        // Path of the events file.
-	Cut     bool   `json:"last_line_cut,omitempty"` // The last line is incomplete.
+	Cut     bool   `json:"last_line_cut,omitempty"` // The last output line is incomplete.
 	Verdict string `json:"verdict"`                 // Summary in words.
 	Next    string `json:"next,omitempty"`          // Next step.
-	Command string `json:"command,omitempty"`       // Command of the next step.
+	Command string `json:"command,omitempty"`       // Command for the next step.
 
 	Items    Items     `json:"items"`    // Counts of items.
 	Failures []Failure `json:"failures"` // Failures by kind.
@@ -35,8 +35,8 @@ type Report struct {
 	Cost         *float64       `json:"cost_usd"`                     // Cost, if known.
 	Estimated    float64        `json:"cost_estimated_usd,omitempty"` // Estimated part of the cost.
 	Costed       int            `json:"costed_items"`                 // Items with a known cost.
-	CooldownMS   int64          `json:"items_cooldown_ms,omitempty"`  // Wait in cooldowns, of all items.
-	BackoffMS    int64          `json:"items_backoff_ms,omitempty"`   // Wait in backoff, of all items.
+	CooldownMS   int64          `json:"items_cooldown_ms,omitempty"`  // Wait of all items in cooldowns.
+	BackoffMS    int64          `json:"items_backoff_ms,omitempty"`   // Wait of all items in backoff.
 	Finish       map[string]int `json:"finish_reasons"`               // Items by finish reason.
 	Models       map[string]int `json:"models"`                       // Items by model.
 
@@ -53,7 +53,7 @@ type Items struct {
 	PerMin       float64 `json:"per_min,omitempty"`            // Items per minute.
 	Throttled    int     `json:"throttled"`                    // Items that were rate-limited.
 	ThrottledOK  int     `json:"throttled_ok"`                 // Rate-limited items that succeeded later.
-	ThrottleRate float64 `json:"throttled_ok_share,omitempty"` // Successful share of rate-limited items.
+	ThrottleRate float64 `json:"throttled_ok_share,omitempty"` // Success rate of rate-limited items.
 }
 
 // Run is what events say of the time in which items were run.
@@ -62,11 +62,11 @@ type Run struct {
 	Last      time.Time          `json:"last"`             // Last event.
 	Processes int                `json:"processes"`        // Processes.
 	WallMS    int64              `json:"wall_ms"`          // Duration of the runs.
-	Bound     map[string]float64 `json:"bound_by"`         // Share of time by binding limit.
+	Bound     map[string]float64 `json:"bound_by"`         // Share of time that each limit was binding.
 	Throttles Throttles          `json:"throttles"`        // Rate-limit rejections.
 	Cooldowns Cooldowns          `json:"cooldowns"`        // Pauses of lanes.
 	Slots     Slots              `json:"slots"`            // Requests in flight.
-	Shared    bool               `json:"shared,omitempty"` // Another process used a lane too.
+	Shared    bool               `json:"shared,omitempty"` // Another process also used a lane.
 	Lanes     []Lane             `json:"lanes"`            // Figures by lane.
 	open      int                // permits of the last process that were not given back
 }
@@ -83,38 +83,38 @@ type Throttles struct {
 // Cooldowns counts pauses of lanes.
 type Cooldowns struct {
 	Count  int   `json:"count"`   // Pauses.
-	LostMS int64 `json:"lost_ms"` // Waits in pauses, in the worst lane.
+	LostMS int64 `json:"lost_ms"` // Pause time of the most affected lane.
 }
 
 // Slots counts permits. Leaked are those that were open when their Scheduler was closed; Cut those that were open when a
 // process was killed, or are open still.
 type Slots struct {
 	Acquired  int `json:"acquired"`       // Requests that started.
-	Waited    int `json:"waited"`         // Requests that waited for their turn.
+	Waited    int `json:"waited"`         // Requests that waited before sending.
 	Released  int `json:"released"`       // Requests that finished.
-	Cancelled int `json:"cancelled"`      // Requests that stopped waiting.
+	Cancelled int `json:"cancelled"`      // Requests cancelled while waiting.
 	Errors    int `json:"errors"`         // Finished requests with errors or rejections.
-	Leaked    int `json:"leaked"`         // Requests that were never released.
+	Leaked    int `json:"leaked"`         // Requests still open when the scheduler closed.
 	Cut       int `json:"open_at_end"`    // Requests in flight at the end.
 	Most      int `json:"most_in_flight"` // Maximum requests in flight in one lane.
-	Max       int `json:"max"`            // Allowed concurrency at that time.
+	Max       int `json:"max"`            // Allowed concurrency at the time of this maximum.
 }
 
 // Lane is one lane of an account.
 type Lane struct {
-	Account   string             `json:"account,omitempty"` // Provider address with key hash.
+	Account   string             `json:"account,omitempty"` // Provider address and key hash.
 	Lane      string             `json:"lane"`              // Model, or upstream and model.
 	Sent      int                `json:"sent"`              // Requests that started.
 	Answered  int                `json:"answered"`          // Successful requests.
 	Throttled int                `json:"throttled"`         // Rate-limited requests.
 	Failed    int                `json:"failed_attempts"`   // Failed attempts.
-	GaveUp    int                `json:"gave_up"`           // Requests that were given up.
+	GaveUp    int                `json:"gave_up"`           // Requests that failed after their last attempt.
 	Most      int                `json:"most_in_flight"`    // Maximum requests in flight.
-	Bound     map[string]float64 `json:"bound_by"`          // Share of time by binding limit.
+	Bound     map[string]float64 `json:"bound_by"`          // Share of time that each limit was binding.
 	Quota     []Quota            `json:"quota"`             // Use by limit.
 	Latency   Times              `json:"latency"`           // Durations of requests.
-	WidthMS   int64              `json:"bin_ms"`            // Length of each bin.
-	Bins      []Bin              `json:"bins"`              // Figures over the running time.
+	WidthMS   int64              `json:"bin_ms"`            // Length of each time bin.
+	Bins      []Bin              `json:"bins"`              // Data of each time bin.
 
 	line    *timeline
 	refused [limits.NumDimensions]int // by the limit that was named
@@ -127,9 +127,9 @@ type Quota struct {
 	Source    string  `json:"source"`                   // Origin of the value, such as `header`.
 	Used      int64   `json:"used"`                     // Used amount.
 	Share     float64 `json:"share"`                    // Used share of the allowed amount.
-	Busiest   int64   `json:"busiest_minute,omitempty"` // Largest amount in one minute.
-	PerBin    []int64 `json:"used_by_bin,omitempty"`    // Used amount in each bin.
-	Limits    []int64 `json:"limit_by_bin,omitempty"`   // Allowed amount in each bin.
+	Busiest   int64   `json:"busiest_minute,omitempty"` // Largest amount used in one minute.
+	PerBin    []int64 `json:"used_by_bin,omitempty"`    // Used amount in each time bin.
+	Limits    []int64 `json:"limit_by_bin,omitempty"`   // Allowed amount in each time bin.
 	limits.Claims
 	dimension limits.Dimension
 	long      bool // the run lasted for a minute at least

@@ -25,9 +25,9 @@ type Blocked struct {
 	Name  string `json:"name"`  // Stage.
 	Items int    `json:"items"` // Items that did not run.
 
-	Need   string `json:"need"`      // Stage that it needs.
-	Failed int    `json:"failed"`    // Its failed items.
-	Left   int    `json:"remaining"` // Its items without a result.
+	Need   string `json:"need"`      // Required stage.
+	Failed int    `json:"failed"`    // Failed items of the required stage.
+	Left   int    `json:"remaining"` // Remaining items of the required stage.
 }
 
 // String says what is blocked by what: "T3 needs T1, of which 2 items failed".

@@ -48,11 +48,11 @@ type State struct {
 	Hash           string    `json:"hash,omitempty"`            // Hash of settings.
 	StartedAt      time.Time `json:"started_at"`                // Start of the first run.
 	UpdatedAt      time.Time `json:"updated_at"`                // Last write.
-	Heartbeat      time.Time `json:"heartbeat"`                 // Last write, at most 30 s ago.
+	Heartbeat      time.Time `json:"heartbeat"`                 // Last heartbeat, at most 30 s ago.
 	PauseCount     int       `json:"pause_count"`               // Pauses of all runs.
 	RateLimitUntil time.Time `json:"rate_limit_until,omitzero"` // End of the longest pause.
-	RateLimit      RateLimit `json:"rate_limit,omitzero"`       // Cause of that pause.
-	Outlook        string    `json:"outlook,omitempty"`         // Usage windows of the agent.
+	RateLimit      RateLimit `json:"rate_limit,omitzero"`       // Cause of the longest pause.
+	Outlook        string    `json:"outlook,omitempty"`         // State of the agent's usage windows.
 
 	Total        int `json:"total"`         // Items of the input.
 	Done         int `json:"done"`          // Successful items of all runs.
@@ -83,10 +83,10 @@ type RateLimit struct {
 	Kind      sluice.Kind      `json:"kind"`                // Kind of the failure.
 	Dimension limits.Dimension `json:"dimension,omitempty"` // Name of the limit, such as `rpm`.
 	Lane      string           `json:"lane,omitempty"`      // Model, or upstream and model.
-	Source    string           `json:"source,omitempty"`    // Part of the response that states the limit.
-	Text      string           `json:"text,omitempty"`      // Message of the provider.
+	Source    string           `json:"source,omitempty"`    // Part of the response that reports the limit.
+	Text      string           `json:"text,omitempty"`      // Message from the provider.
 	Until     time.Time        `json:"until"`               // End of the pause.
-	Stated    bool             `json:"stated,omitempty"`    // The provider stated `until`.
+	Stated    bool             `json:"stated,omitempty"`    // The provider sent the end time.
 	SeenAt    time.Time        `json:"seen_at"`             // First rejection.
 }
 
