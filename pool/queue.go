@@ -27,7 +27,7 @@ var (
 	// ErrQueueFull is the target for errors.Is that matches a *QueueFullError.
 	ErrQueueFull = errors.New("queue is full")
 	// ErrQueueTimeout is the target for errors.Is that matches a *QueueTimeoutError.
-	ErrQueueTimeout = errors.New("no place became free in time")
+	ErrQueueTimeout = errors.New("no slot became free in time")
 	// ErrQueueStopped is returned after the start of Shutdown.
 	ErrQueueStopped = errors.New("pool is shut down")
 )
@@ -57,7 +57,7 @@ type QueueTimeoutError struct {
 
 // Error returns a message with the member, the wait and the position.
 func (e *QueueTimeoutError) Error() string {
-	return fmt.Sprintf("member %q: no place became free in %v, at position %d of the queue", e.Member, e.Wait, e.Position)
+	return fmt.Sprintf("member %q: no slot became free in %v, at position %d of the queue", e.Member, e.Wait, e.Position)
 }
 
 // Is reports whether target is ErrQueueTimeout.
@@ -280,7 +280,7 @@ type ShutdownError struct{ Members []string } // IDs of the members
 
 // Error returns a message with the IDs of the members.
 func (e *ShutdownError) Error() string {
-	return fmt.Sprintf("still at work after the shutdown: %s", strings.Join(e.Members, ", "))
+	return fmt.Sprintf("members are still active after the shutdown: %s", strings.Join(e.Members, ", "))
 }
 
 // Shutdown stops Run. Waiting members fail with ErrQueueStopped, and active members may finish within DrainTimeout.

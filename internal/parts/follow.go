@@ -91,7 +91,7 @@ func (d *Desk) callOff(ctx context.Context, p *Part) error {
 	}
 	if p.e.Guess {
 		p.asked = true
-		d.cfg.Logger.Warn("a batch is not cancelled, because it may belong to another run: its results will show the owner", "batch", p.e.Batch)
+		d.cfg.Logger.Warn("a batch is not cancelled, because the batch may belong to another run: its results will show the owner", "batch", p.e.Batch)
 		return nil
 	}
 	err := p.a.call(ctx, "cancel "+p.e.Batch, func(ctx context.Context) error {

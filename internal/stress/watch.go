@@ -63,7 +63,7 @@ func (w *watch) guard() {
 			turns, looks = 0, n
 		}
 		if turns++; turns > int(noProgress/lookEvery) {
-			w.r.stuck(fmt.Sprintf("for %s the scheduler did not respond\n%s", noProgress, stacks()))
+			w.r.stuck(fmt.Sprintf("the scheduler did not respond for %s\n%s", noProgress, stacks()))
 			close(w.dead)
 			return
 		}
