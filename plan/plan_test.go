@@ -254,7 +254,7 @@ func TestAPlanSaysWhatItAssumes(t *testing.T) {
 		{"several answers are asked for", plan.Workload{Latency: 1, Calls: []plan.Call{{Input: 10, Answers: 3}, {Input: 10, Answers: 3, MaxTokens: 300}}},
 			[]plan.Assumption{{"output_tokens", "max_tokens, or 500", "not set"}}, 10, 900},
 		{"an answer is cut at max_tokens", plan.Workload{Latency: 1, MaxTokens: 40, Calls: []plan.Call{{Input: 10, Output: 90}, {Input: 10, Output: 20}}},
-			[]plan.Assumption{{"output_tokens", "max_tokens", "1 of 2 responses would be longer, and are cut"}}, 10, 30},
+			[]plan.Assumption{{"output_tokens", "max_tokens", "1 of 2 responses would be longer than max_tokens, and are cut"}}, 10, 30},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := compute(t, sluice.Limits{RPM: 1}, c.w, plan.Options{Charge: limits.ChargeActual})

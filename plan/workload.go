@@ -208,7 +208,7 @@ func (w Workload) complete(bounds sluice.Limits, o Options) (Workload, []Assumpt
 		assume("max_tokens", "none", n.share(n.all-n.declare)+charged)
 	}
 	if n.cut > 0 {
-		assume("output_tokens", "max_tokens", fmt.Sprintf("%d of %d responses would be longer, and are cut", n.cut, n.all))
+		assume("output_tokens", "max_tokens", fmt.Sprintf("%d of %d responses would be longer than max_tokens, and are cut", n.cut, n.all))
 	}
 	return w, assumed
 }

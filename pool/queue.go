@@ -174,9 +174,9 @@ func (p *Pool) fullLocked(priority limits.Priority) string {
 	case of >= p.cfg.MaxQueuePriority:
 		return fmt.Sprintf("%d of them with its priority, and the maximum is %d", of, p.cfg.MaxQueuePriority)
 	case share > highestWater && priority < limits.Critical:
-		return fmt.Sprintf("and above %.0f %% of %d the queue accepts only critical members", 100*highestWater, p.cfg.MaxQueue)
+		return fmt.Sprintf("and above %.0f %% of %d waiting members, the queue accepts only critical members", 100*highestWater, p.cfg.MaxQueue)
 	case share > highWater && priority <= limits.Low:
-		return fmt.Sprintf("and above %.0f %% of %d the queue accepts no low-priority members", 100*highWater, p.cfg.MaxQueue)
+		return fmt.Sprintf("and above %.0f %% of %d waiting members, the queue accepts no low-priority members", 100*highWater, p.cfg.MaxQueue)
 	}
 	return ""
 }

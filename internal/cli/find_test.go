@@ -77,22 +77,22 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 		want   string
 	}{
 		{"requests that were measured", func(r *find.Result) {},
-			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 busy, less 5 % margin; at least 64 at once" + soak + spent},
+			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 workers busy, less 5 % margin; at least 64 at once" + soak + spent},
 		{"requests that headers tell", func(r *find.Result) {
 			r.Findings.Limits[limits.Requests] = finding(600, limits.SourceHeader, 0)
 			r.Findings.Latency.Mean, r.Workers, r.Binding.Busy, r.Binding.Margin = 200*time.Millisecond, 1, 2, 0
-		}, "1 worker: 600 requests/min (stated by headers) and 200 ms per request keep 2 busy; at least 64 at once" + soak + spent},
+		}, "1 worker: 600 requests/min (stated by headers) and 200 ms per request keep 2 workers busy; at least 64 at once" + soak + spent},
 		{"input tokens that a refusal tells", func(r *find.Result) {
 			r.Bound, r.Binding = find.BoundTokens, find.Binding{Dimension: limits.InputTokens, Cost: 119.6, Busy: 5.2, Margin: 0.021}
 			r.Findings.Limits[limits.InputTokens] = finding(30_000, limits.SourceRejection, 0)
 			r.Workers = 5
-		}, "5 workers: 30,000 input tokens/min (stated by rejections), 120 tokens and 1.25 s per request keep 5.2 busy, less 2 % margin; " +
+		}, "5 workers: 30,000 input tokens/min (stated by rejections), 120 tokens and 1.25 s per request keep 5.2 workers busy, less 2 % margin; " +
 			"at least 64 at once; 598 requests/min (measured ±3 %)" + soak + spent},
 		{"tokens that are told", func(r *find.Result) {
 			r.Bound, r.Binding = find.BoundTokens, find.Binding{Dimension: limits.Tokens, Cost: 620, Busy: 1.04, Margin: 0.004}
 			only(r, r.Findings.Limits[limits.Concurrency], map[limits.Dimension]find.Finding{limits.Tokens: finding(30_000, limits.SourceConfigured, 0)})
 			r.Workers = 1
-		}, "1 worker: 30,000 tokens/min (configured), 620 tokens and 1.25 s per request keep 1.04 busy, less 0.4 % margin; at least 64 at once" + soak + spent},
+		}, "1 worker: 30,000 tokens/min (configured), 620 tokens and 1.25 s per request keep 1.04 workers busy, less 0.4 % margin; at least 64 at once" + soak + spent},
 		{"a cap that was measured", func(r *find.Result) {
 			r.Bound, r.Workers, r.Binding = find.BoundConcurrency, 20, find.Binding{}
 			only(r, finding(20, limits.SourceMeasured, 0), map[limits.Dimension]find.Finding{
@@ -109,9 +109,9 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 		{"a queue, and a rate below it", func(r *find.Result) {
 			r.Findings.Queue, r.Findings.Limits[limits.Concurrency] = true, finding(16, limits.SourceMeasured, 0)
 		},
-			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 busy, less 5 % margin; the server handles 16 at once (measured)" + soak + spent},
+			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 workers busy, less 5 % margin; the server handles 16 at once (measured)" + soak + spent},
 		{"a cap, and a rate below it", func(r *find.Result) { r.Findings.Limits[limits.Concurrency] = finding(80, limits.SourceMeasured, 0) },
-			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 busy, less 5 % margin; at most 80 at once (measured)" + soak + spent},
+			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 workers busy, less 5 % margin; at most 80 at once (measured)" + soak + spent},
 		{"nothing below what was asked for", func(r *find.Result) {
 			r.Bound, r.Workers, r.Binding = find.BoundWorkers, 100, find.Binding{}
 			only(r, finding(100, limits.SourceAtLeast, 0), nil)
@@ -119,7 +119,7 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 		{"what could be certified", func(r *find.Result) {
 			r.Bound, r.Findings.Limits[limits.Requests] = find.BoundCertified, finding(598.7, limits.SourceAtLeast, 0)
 			r.Binding.Margin = 0
-		}, "11 workers: 598 requests/min (verified at least) and 1.25 s per request keep 12.5 busy; more workers could not be verified within --token-budget 1,000,000; " +
+		}, "11 workers: 598 requests/min (verified at least) and 1.25 s per request keep 12.5 workers busy; more workers could not be verified within --token-budget 1,000,000; " +
 			"at least 64 at once" + soak + spent},
 		{"a soak that was refused first", func(r *find.Result) {
 			r.Bound, r.Workers, r.Binding = find.BoundSoak, 9, find.Binding{}
@@ -130,7 +130,7 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 			r.BucketOfOne, r.Workers = true, 1
 			delete(r.Findings.Limits, limits.Concurrency)
 			r.Spent.Cost, r.Spent.Estimated = &cost, 4_000
-		}, "1 worker: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 busy, less 5 % margin; two simultaneous requests are always " +
+		}, "1 worker: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 workers busy, less 5 % margin; two simultaneous requests are always " +
 			"rejected: without pacing, no number of workers is safe, and only sluice run can use this limit" + soak + "; 433 requests, 54k tokens (4,000 of them estimated), $0.12, 31 s"},
 		{"nothing passed", func(r *find.Result) {
 			*r = find.Result{Bound: find.BoundNothing, Spent: find.Spent{Requests: 9, Rejected: 9}, Took: 120 * time.Second}

@@ -260,7 +260,7 @@ func batchWords(b *plan.BatchAPI) (value, text string) {
 	if b == nil {
 		return "", ""
 	}
-	text = prose.Percent(b.Price) + " of the live price: sluice run --batch"
+	text = prose.Percent(b.Price) + " of the live price, with sluice run --batch"
 	if b.Window.Duration > 0 {
 		text += "; each ends within " + hours(b.Window.Duration)
 	}

@@ -15,14 +15,14 @@ func autoWords(a *forecast.Auto) string {
 	took := shortTime(new(a.TimeS.Seconds()))
 	switch {
 	case a.Later == 0:
-		return fmt.Sprintf("all items are sent live immediately and take about %s, because batches may miss the deadline", took)
+		return fmt.Sprintf("all items are sent live immediately and take about %s, because no batch can finish before the deadline", took)
 	case a.Live > 0:
-		return fmt.Sprintf("%s items are sent live immediately, and %s items go into batches, which may miss the deadline: live, all items would take about %s",
+		return fmt.Sprintf("%s items are sent live immediately, and %s items go into batches, which may end after the deadline: sending all items live would take about %s",
 			group(a.Live), group(a.Later), took)
 	case a.WaitS == nil:
 		return "no live request can finish before the deadline: all items go into batches, which may end after the deadline"
 	}
-	return fmt.Sprintf("all items go into batches; items without a result after %s are sent live: live, all items would take about %s", span(a.WaitS.Duration), took)
+	return fmt.Sprintf("all items go into batches; after %s, items without a result are sent live: sending all items live would take about %s", span(a.WaitS.Duration), took)
 }
 
 // printVia writes it for people, as rows below those of live calls.

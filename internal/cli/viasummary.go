@@ -46,7 +46,7 @@ func (v *batchSummary) print(s *streams) {
 		prose.If(v.Items, count(v.Items, "item")+" in "+countBatches(v.Batches)), prose.If(v.Live, count(v.Live, "item")+" live"),
 		prose.If(v.Pending, countBatches(v.Pending)+" pending"), prose.If(v.Lost, countBatches(v.Lost)+" lost")))
 	if v.Saved != nil {
-		s.runRow("saved", "%s: live, the same requests would have cost %s", dollars(*v.Saved), dollars(*v.LiveCost))
+		s.runRow("saved", "%s: live requests would have cost %s", dollars(*v.Saved), dollars(*v.LiveCost))
 	}
 }
 

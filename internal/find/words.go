@@ -95,7 +95,7 @@ func (r *Result) busy() string {
 	if b.Dimension != limits.Requests {
 		text += ", " + prose.Number(b.Cost) + " tokens"
 	}
-	text += fmt.Sprintf(" and %s per request keep %s busy", exactly(r.Findings.Latency.Mean), prose.Number(b.Busy))
+	text += fmt.Sprintf(" and %s per request keep %s workers busy", exactly(r.Findings.Latency.Mean), prose.Number(b.Busy))
 	if margin := marginWords(b.Margin); margin != "" {
 		text += fmt.Sprintf(", less %s margin", margin)
 	}

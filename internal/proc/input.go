@@ -234,7 +234,7 @@ func (item *row) parse(line []byte, text bool) *rows.Problem {
 	}
 	problem := item.parseNeeds(needs)
 	if problem == nil && item.stage == "" && len(item.needs) > 0 {
-		problem = &rows.Problem{Text: "the item has needs but no stage", Hint: "set the stage of the item"}
+		problem = &rows.Problem{Text: "the item has the field needs, but not the field stage", Hint: "set the stage of the item"}
 	}
 	return problem
 }
