@@ -33,15 +33,15 @@ func TestAWaitForASlotEndsAndSaysWhere(t *testing.T) {
 		if !ok || *e != (sluice.SlotTimeoutError{Call: "late", Lane: "m", Wait: 5 * time.Second, Position: 3}) {
 			t.Fatalf("%v", err)
 		}
-		if !strings.Contains(err.Error(), `call "late": no slot in 5s, at place 3 of the queue of lane "m"`) {
+		if !strings.Contains(err.Error(), `call "late": no slot became free in 5s, at position 3 of the queue of lane "m"`) {
 			t.Errorf("it says: %v", err)
 		}
 		for _, c := range []struct {
 			call sluice.Call
 			want string
 		}{
-			{sluice.Call{Member: "coder"}, `member "coder": no slot in 1s, at place 3`},
-			{sluice.Call{ID: "7", Member: "coder"}, `member "coder", call "7": no slot in 1s, at place 3`},
+			{sluice.Call{Member: "coder"}, `member "coder": no slot became free in 1s, at position 3`},
+			{sluice.Call{ID: "7", Member: "coder"}, `member "coder", call "7": no slot became free in 1s, at position 3`},
 		} {
 			c.call.Lane, c.call.MaxWait = "m", time.Second
 			if _, err := s.Acquire(t.Context(), c.call); err == nil || !strings.HasPrefix(err.Error(), c.want) {

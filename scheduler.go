@@ -223,7 +223,7 @@ func (s *Scheduler) acquire(ctx context.Context, c *Call, y *try) (*Permit, erro
 		limit := *s.gate.Exceeded(time.Now(), t)
 		s.recycleLocked(t)
 		s.mu.Unlock()
-		return nil, fmt.Errorf("call %q may use %d output tokens, and %v is %.0f: %w", c.ID, c.Cost.MaxOutput, limit.Dimension, limit.Value, ErrTooLarge)
+		return nil, fmt.Errorf("call %q may use %d output tokens, but %v is %.0f: %w", c.ID, c.Cost.MaxOutput, limit.Dimension, limit.Value, ErrTooLarge)
 	}
 	told := false
 	defer func() {

@@ -94,13 +94,13 @@ const (
 var ErrClosed = errors.New("scheduler is closed")
 
 // ErrTooLarge is wrapped in the error of a call whose cost exceeds an entire rate limit.
-var ErrTooLarge = errors.New("request is larger than the whole limit")
+var ErrTooLarge = errors.New("request alone exceeds the limit")
 
 // ErrWithdrawn is returned for a waiting call if its channel Call.Withdrawn is closed.
 var ErrWithdrawn = errors.New("call was withdrawn")
 
 // ErrSlotTimeout matches every *SlotTimeoutError in errors.Is.
-var ErrSlotTimeout = errors.New("no slot in time")
+var ErrSlotTimeout = errors.New("no slot became free in time")
 
 // SlotTimeoutError is returned for a call that receives no permit within Call.MaxWait. If the context's deadline passes
 // first, the error is context.DeadlineExceeded.
@@ -121,7 +121,7 @@ func (e *SlotTimeoutError) Error() string {
 	case e.Member != "":
 		whose = fmt.Sprintf("member %q, %s", e.Member, whose)
 	}
-	return fmt.Sprintf("%s: no slot in %v, at place %d of the queue of lane %q", whose, e.Wait, e.Position, e.Lane)
+	return fmt.Sprintf("%s: no slot became free in %v, at position %d of the queue of lane %q", whose, e.Wait, e.Position, e.Lane)
 }
 
 // Is reports whether target is ErrSlotTimeout.
@@ -149,7 +149,7 @@ func (e *CallError) Reason() string {
 		msg = e.Err.Error()
 	}
 	if e.Others > 0 {
-		msg += fmt.Sprintf(" (at fault itself: %d other requests succeeded)", e.Others)
+		msg += fmt.Sprintf(" (this request is the cause: %d other requests succeeded)", e.Others)
 	}
 	return msg
 }

@@ -70,7 +70,7 @@ func (s *Scheduler) Resume() error {
 // o.Wait and o.Until are zero, the Scheduler chooses the duration. If o.Kind is not a throttle kind, PauseLane returns an error.
 func (s *Scheduler) PauseLane(lane string, o Outcome) error {
 	if !o.Kind.Throttle() {
-		return fmt.Errorf("kind %s pauses no lane", o.Kind)
+		return fmt.Errorf("errors of kind %s do not pause a lane", o.Kind)
 	}
 	if s.store != nil {
 		s.store.open(lane)

@@ -95,10 +95,10 @@ func (f *viaFeed) choose() error {
 			"live", n, "by_batch", o.requests-n, "deadline_in", o.left.Round(time.Second))
 		f.live = n
 	case o.window() < leastWindow:
-		log.Warn("all items go into batches, because no live request can finish before the deadline: the batches may finish later", "requests", o.requests)
+		log.Warn("no live request can finish before the deadline: all items go into batches, which may finish later", "requests", o.requests)
 	default:
 		f.watches = true
-		log.Info("all items go into batches; items without a result in time are sent live",
+		log.Info("all items go into batches; items that no batch finishes in time are sent live",
 			"requests", o.requests, "live_from_in", o.window().Round(time.Second))
 	}
 	return nil

@@ -272,7 +272,7 @@ func (b *Batch) prepare() error {
 		}
 	}
 	if in.bare == 0 && in.file != nil && (b.cfg.System != "" || b.cfg.MaxTokens > 0 || len(b.cfg.Set) > 0) {
-		b.log.Warn("system, max-tokens and set have no effect: they apply only to items with a prompt, and the input contains none")
+		b.log.Warn("the options system, max-tokens and set have no effect, because no item of the input has a prompt")
 	}
 	runner, err := work.New(work.Config{
 		Feed:        b.feed,

@@ -48,7 +48,7 @@ func (b *Budget) check(price bool) error {
 	case b.Failures < 0:
 		return errors.New("failures are negative")
 	case !(b.FailedShare >= 0 && b.FailedShare < 1):
-		return fmt.Errorf("the failed share %v is not at least 0 and below 1", b.FailedShare)
+		return fmt.Errorf("the failed share %v is invalid: want 0 or more, and less than 1", b.FailedShare)
 	case b.Attempts < 0:
 		return errors.New("attempts are negative")
 	}
@@ -87,7 +87,7 @@ func (u Used) String() string {
 	case "items":
 		return fmt.Sprintf("reached the maximum of %s", prose.Count(int(u.Limit), "failed item")) // open requests can fail after that
 	case "share":
-		return fmt.Sprintf("%s of the finished items failed; the maximum is %s", percent(u.Used), percent(u.Limit))
+		return fmt.Sprintf("%s of the finished items failed, and the maximum is %s", percent(u.Used), percent(u.Limit))
 	}
 	return "the deadline has passed"
 }

@@ -176,7 +176,7 @@ func (c *cache) load(key string) (work.Result, bool) {
 		e, body, err = parseEntry(b)
 	}
 	if err == nil && e.Key != key {
-		err = errors.New("the file belongs to another request")
+		err = errors.New("the cache file belongs to another request")
 	}
 	if err != nil {
 		c.spoilt(path, err)

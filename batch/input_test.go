@@ -116,10 +116,10 @@ func TestBadLinesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		{"no body", `{"url":"/v1/responses"}`, "body is missing"},
 		{"a body that is no object", `{"url":"/v1/responses","body":[]}`, "body is not an object"},
 		{"no params", `{"params":"x"}`, "params is not an object"},
-		{"body and params", `{"params":{"model":"m"},"body":{"model":"m"}}`, "the item has both body and params"},
+		{"body and params", `{"params":{"model":"m"},"body":{"model":"m"}}`, "the item has both fields body and params"},
 		{"no model", `{"url":"/v1/responses","body":{"input":"x"}}`, "model is missing"},
-		{"a model beside the body", `{"url":"/v1/responses","model":"m","body":{"input":"x"}}`, `the field model ("m") is outside of body`},
-		{"a model beside params", `{"params":{"messages":[]},"model":"m"}`, `the field model ("m") is outside of params`},
+		{"a model beside the body", `{"url":"/v1/responses","model":"m","body":{"input":"x"}}`, `the field model ("m") is not inside the field body`},
+		{"a model beside params", `{"params":{"messages":[]},"model":"m"}`, `the field model ("m") is not inside the field params`},
 		{"a model that is no name", `{"model":4,"messages":[]}`, "model is 4"},
 		{"an empty model", `{"model":"","messages":[]}`, `model is ""`},
 		{"only a model", `{"model":"m"}`, "no messages, input or contents"},
@@ -395,7 +395,7 @@ func TestModelsAreRecognisedByTheGivenRegistry(t *testing.T) {
 
 func TestAnUnknownModelIsAnsweredWithWhatMayBeMeant(t *testing.T) {
 	for line, want := range map[string][2]string{
-		`{"model":"gtp-4o","messages":[]}`:             {`the provider of model "gtp-4o" is unknown: similar model ids begin with gpt-`, "--provider"},
+		`{"model":"gtp-4o","messages":[]}`:             {`the provider of model "gtp-4o" is unknown: similar model IDs begin with gpt-`, "--provider"},
 		`{"model":"meta-llama/Llama-3","messages":[]}`: {`the provider of model "meta-llama/Llama-3" is unknown`, "several hosts"},
 		`{"model":"sim-small","messages":[]}`:          {`the provider of model "sim-small" is unknown`, "--provider sim"},
 		`{"model":"something-else","messages":[]}`:     {`the provider of model "something-else" is unknown`, "--base-url"},

@@ -127,9 +127,9 @@ func (p *parser) request(line []byte, number int, text bool) (request, *problem)
 	case isPrompt:
 		bad = p.prompt(&rq, line)
 	case m.params != nil && m.body != nil:
-		bad = &problem{Text: "the item has both body and params"}
+		bad = &problem{Text: "the item has both fields body and params"}
 	case m.request != nil && (m.body != nil || m.params != nil):
-		bad = &problem{Text: "the item has request in addition to body or params"}
+		bad = &problem{Text: "the item has the field request in addition to body or params"}
 	case m.params != nil:
 		bad = p.anthropic(&rq)
 	case m.body != nil || m.url != nil || m.method != nil:
@@ -142,7 +142,7 @@ func (p *parser) request(line []byte, number int, text bool) (request, *problem)
 		bad = p.bare(&rq, line)
 	default:
 		bad = &problem{
-			Text: "the item contains no request: it has no body, params, request, messages, input, contents or prompt",
+			Text: "the item contains no request: want a field body, params, request, messages, input, contents or prompt",
 			Hint: `write the item as {"prompt": "…"}, or build prompts from other fields with --template`,
 		}
 	}
@@ -294,7 +294,7 @@ func (p *parser) whole(rq *request, name string, body []byte) *problem {
 		return &problem{Text: name + " is not an object"}
 	}
 	if beside := p.members.model; beside != nil && p.body.model == nil && rq.model == "" {
-		return &problem{Text: fmt.Sprintf("the field model (%s) is outside of %s", clip(beside), name), Hint: "move model into " + name}
+		return &problem{Text: fmt.Sprintf("the field model (%s) is not inside the field %s", clip(beside), name), Hint: "move model into " + name}
 	}
 	if bad := p.model(rq, p.body.model); bad != nil {
 		return bad
@@ -434,7 +434,7 @@ func (p *parser) unrecognised(model string) *problem {
 	if strings.HasPrefix(model, "sim-") {
 		bad.Hint = "add --provider sim, or use a model of your provider"
 	} else if near := p.fill.registry.SuggestModel(model); len(near) > 0 {
-		bad.Text += ": similar model ids begin with " + strings.Join(near, " or ")
+		bad.Text += ": similar model IDs begin with " + strings.Join(near, " or ")
 	} else if strings.Contains(model, "/") {
 		bad.Hint += ", because several hosts serve this model"
 	}

@@ -53,7 +53,7 @@ type RecordingError struct {
 
 // Error names the line.
 func (e *RecordingError) Error() string {
-	return fmt.Sprintf("%s line %d: not a result: custom_id, and response or error, are required", e.Path, e.Line)
+	return fmt.Sprintf("%s line %d: not a result: want the field custom_id, and response or error", e.Path, e.Line)
 }
 
 // OpenRecordings opens an output file.

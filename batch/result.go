@@ -149,7 +149,7 @@ type recorded struct {
 	batch  []byte      // of a Batch API, that the answer came from; nil of a live one
 }
 
-var errNotResult = errors.New("not a result of sluice run: custom_id and sluice.input are required")
+var errNotResult = errors.New("not a result of sluice run: want the fields custom_id and sluice.input")
 
 // parseResult reads a line of the output.
 func parseResult(line []byte) (rec recorded, err error) {

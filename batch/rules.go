@@ -100,7 +100,7 @@ func (r Rules) fits(reply *provider.Reply) (err error) {
 	case err == nil:
 		return nil
 	case reply.Refusal != "":
-		return fmt.Errorf("%w: the model or a filter refused: %s", err, said(reply))
+		return fmt.Errorf("%w: the model or a filter refused to answer: %s", err, said(reply))
 	case reply.Cut():
 		return fmt.Errorf("%w: the response is cut off: %s", err, reply.Finish)
 	case reply.Empty():

@@ -73,7 +73,7 @@ func TestRulesRefuseAnswers(t *testing.T) {
 		{"thoughts in parts, Gemini", batch.Rules{Schema: fits}, provider.GenerateContent, `{"candidates":[{"content":{"parts":[{"text":"{}","thought":true},{"text":"{\"a\":1}"}]}}]}`, ""},
 		{"thoughts in parts, Cohere", batch.Rules{Schema: fits}, provider.CohereChat, `{"message":{"role":"assistant","content":[{"type":"thinking","thinking":"{}"},{"type":"text","text":"{\"a\":1}"}]}}`, ""},
 		{"text comes before calls", batch.Rules{Schema: fits}, provider.Messages, `{"content":[{"type":"text","text":"so"},{"type":"tool_use","input":{"a":1}}]}`, "is not JSON"},
-		{"a refusal says so", batch.Rules{Schema: fits}, provider.ChatCompletions, `{"choices":[{"message":{"refusal":"No."}}]}`, "not JSON: the model or a filter refused: No."},
+		{"a refusal says so", batch.Rules{Schema: fits}, provider.ChatCompletions, `{"choices":[{"message":{"refusal":"No."}}]}`, "not JSON: the model or a filter refused to answer: No."},
 		{"what is cut off says so", batch.Rules{Schema: fits}, provider.ChatCompletions, `{"choices":[{"message":{"content":"{\"a\":"},"finish_reason":"length"}]}`, "not JSON: the response is cut off: length"},
 		{"what is empty says so", batch.Rules{Schema: fits}, provider.ChatCompletions, `{"choices":[{"message":{"content":""}}]}`, "not JSON: the response is empty"},
 	} {

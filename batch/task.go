@@ -121,7 +121,7 @@ func (t *Task) read(head *taskHead) (err error) {
 	case len(t.Body)+len(t.ID)+len(t.Model) > MaxTaskBytes:
 		return fmt.Errorf("the request has %d bytes, but the maximum is %d", len(t.Body), MaxTaskBytes)
 	case t.Bound != "" && provider.OtherBound(t.Bound) == "":
-		return fmt.Errorf("%s is not a field that limits the output", clip([]byte(t.Bound)))
+		return fmt.Errorf("%s is not a field that limits the output tokens", clip([]byte(t.Bound)))
 	case t.Model == "" || len(t.Model) > mostName:
 		return errors.New("the model name is empty or too long")
 	case len(t.Body) == 0 || t.Body[0] != '{' || !jsonscan.Valid(t.Body):
@@ -178,7 +178,7 @@ func ParseTerms(b []byte) (*Terms, error) {
 	case len(rest) > 0:
 		err = errors.New("unexpected data follows")
 	case t.Attempts < 1 || t.Attempts > mostAttempts || t.Throttles > mostAttempts:
-		err = fmt.Errorf("the maximum of %d attempts or %d rate-limited attempts is out of range", t.Attempts, t.Throttles)
+		err = fmt.Errorf("the maximum number of attempts (%d) or of rate-limited attempts (%d) is out of range", t.Attempts, t.Throttles)
 	case t.Timeout != 0 && t.Timeout < shortestAttempt || t.Timeout > longestAttempt:
 		err = fmt.Errorf("the timeout of %v is out of range", t.Timeout)
 	case len(t.Schema) > mostSchema:
@@ -187,7 +187,7 @@ func ParseTerms(b []byte) (*Terms, error) {
 		err = t.compile()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("terms of the run: %w", err)
+		return nil, fmt.Errorf("settings of the run: %w", err)
 	}
 	return t, nil
 }

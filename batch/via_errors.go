@@ -98,7 +98,7 @@ func (e *LostError) Error() string {
 			e.Account, firstOf(e.Batches), e.Lines-e.BareLines))
 	}
 	if len(e.Bare) > 0 {
-		what = append(what, fmt.Sprintf("%s does not contain the files of %s: the numbers of their %d lines are unknown",
+		what = append(what, fmt.Sprintf("%s does not contain the files of %s: the line numbers of %d requests are unknown",
 			e.Directory, firstOf(e.Bare), e.BareLines))
 	}
 	return strings.Join(what, "; ")
@@ -179,7 +179,7 @@ func (e *RefusedError) Hint() string {
 	if e.broken {
 		return "run the same command again later, or without --batch: the provider processed none of these lines"
 	}
-	hint := "correct the error that the provider states and run the same command again, or run without --batch"
+	hint := "correct the error in the provider's message and run the same command again, or run without --batch"
 	if e.Lines > e.Parts {
 		hint += "; if a part is too large, limit its size in the settings: providers: [{name: ..., batches: {requests: N}}]"
 	}
@@ -189,7 +189,7 @@ func (e *RefusedError) Hint() string {
 // add counts a refused part.
 func (e *RefusedError) add(s *parts.Status) *RefusedError {
 	if e == nil {
-		e = &RefusedError{Account: s.Account, Batch: s.Batch, Message: "the provider states no reason"}
+		e = &RefusedError{Account: s.Account, Batch: s.Batch, Message: "the provider gives no reason"}
 		if s.Problem != nil {
 			e.Code, e.Message, e.broken = s.Problem.Code, s.Problem.Message, s.Problem.Kind == batchapi.Broken
 		}

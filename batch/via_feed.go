@@ -120,7 +120,7 @@ func (f *viaFeed) begin() error {
 	}
 	f.more = !f.batch.cfg.Batches.Cancel
 	if f.more && f.desk.Bare() {
-		f.batch.log.Warn("no further batch is submitted: files of earlier batch parts are missing, and these parts may contain any line", "directory", f.batch.journal.Path()+BatchesSuffix)
+		f.batch.log.Warn("no further batch is submitted, because files are missing that list the lines of earlier batch parts", "directory", f.batch.journal.Path()+BatchesSuffix)
 		f.more = false
 	}
 	if f.batch.cfg.Batches.Cancel {

@@ -86,7 +86,7 @@ func (c *Cluster) check(ctx context.Context) error {
 		}
 	}
 	if c.engine.Mode == "cluster" && c.at.database != 0 {
-		return wrongURL(errors.New("a cluster has only database 0"), "remove the database from the URL")
+		return wrongURL(errors.New("a Redis cluster has only database 0"), "remove the database from the URL")
 	}
 	if _, err = c.client.eval(ctx, probe, []string{c.probeKey()}, nil); err == nil {
 		err = c.may(ctx, ledgerCommands)
@@ -167,7 +167,7 @@ func (c *Cluster) judge(info map[string]string) error {
 			"), or of a sentinel: redis://sentinel:26379?master_set=NAME", "the server is a read-only replica")
 	}
 	if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" {
-		return unfit("run CONFIG SET maxmemory-policy noeviction there (or change the parameter at the hosting provider), or use a separate server for Sluice",
+		return unfit("run CONFIG SET maxmemory-policy noeviction on the server (or change the parameter at the hosting provider), or use a separate server for Sluice",
 			"its maxmemory-policy is %s: the server would delete quotas and items when its memory is full", policy)
 	}
 	e.known = e.known && info["aof_enabled"] != ""
@@ -200,10 +200,10 @@ func facts(ctx context.Context, node engine) (map[string]string, error) {
 func (c *Cluster) Doubts() (doubts []string) {
 	switch {
 	case c.engine.known && !c.engine.Durable:
-		doubts = append(doubts, c.String()+" keeps no append-only file: after a crash of the server, the run adds the items without a result again"+
+		doubts = append(doubts, c.String()+" has no append-only file: after a crash of the server, the run adds the unfinished items again"+
 			" (CONFIG SET appendonly yes)")
 	case !c.engine.known:
-		doubts = append(doubts, c.String()+" does not say whether it keeps an append-only file")
+		doubts = append(doubts, c.String()+" does not report whether it has an append-only file")
 	}
 	if c.at.scheme == "redis" && !c.at.near() {
 		doubts = append(doubts, "prompts and responses are sent unencrypted to "+c.String()+": use rediss:// unless the network is private")
@@ -242,9 +242,9 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 			at.hint += "; begin the URL with redis:// if the server has no TLS"
 		}
 	case errors.Is(err, errNoSlot):
-		at.Err, at.hint = errors.New("the cluster is down"), "run CLUSTER INFO there to find the cause"
+		at.Err, at.hint = errors.New("the Redis cluster is down"), "run CLUSTER INFO on a server of the cluster to find the cause"
 	case strings.Contains(err.Error(), "unknown message type"):
-		at.Err, at.hint = errors.New("the server does not speak the Redis protocol"), "check the port in the URL: another kind of server or a proxy may use it"
+		at.Err, at.hint = errors.New("the server does not speak the Redis protocol"), "check the port in the URL: a proxy or another kind of server may use this port"
 	default:
 		at.hint = "check the URL, and whether the server is Redis or Valkey"
 	}
@@ -288,7 +288,7 @@ type refusal struct {
 }
 
 var refusals = [...]refusal{
-	{"WRONGPASS", "the user or the password is wrong", "check the user in the URL, and the password there or in $" + PasswordVariable, false},
+	{"WRONGPASS", "the user or the password is wrong", "check the user in the URL, and the password in the URL or in $" + PasswordVariable, false},
 	{"NOAUTH", "the server needs a password", "export " + PasswordVariable + "=..., and add the user to the URL if the server has several users", false},
 	{"invalid password", "the password is wrong", "check the password in the URL or in $" + PasswordVariable, false},
 	{"NOPERM", "", permit, true},
@@ -297,20 +297,20 @@ var refusals = [...]refusal{
 	{"DENIED", "the server accepts only clients on its own host (protected mode)", "set a password on the server, and export it in $" + PasswordVariable, true},
 	{"LOADING", "the server is still loading its data from disk", "try again in a moment", false},
 	{"MASTERDOWN", "the server is a replica without a connection to its primary", "use the URL of the primary", true},
-	{"CLUSTERDOWN", "the cluster is down", "run CLUSTER INFO there to find the cause", false},
+	{"CLUSTERDOWN", "the Redis cluster is down", "run CLUSTER INFO on a server of the cluster to find the cause", false},
 	{"READONLY", "the server is a read-only replica", "use the URL of the primary, or of a sentinel: redis://sentinel:26379?master_set=NAME", true},
-	{"NOREPLICAS", "the server rejects writes, because it has too few replicas", "check min-replicas-to-write there", false},
-	{"OOM", "the memory of the server is full", "raise maxmemory there, or delete keys", false},
-	{"BUSY", "a script that does not finish blocks the server", "run SCRIPT KILL there to stop a script that has written nothing", false},
+	{"NOREPLICAS", "the server rejects writes, because it has too few replicas", "check the option min-replicas-to-write of the server", false},
+	{"OOM", "the memory of the server is full", "raise maxmemory on the server, or delete keys", false},
+	{"BUSY", "an endless script blocks the server", "run SCRIPT KILL on the server to stop the script", false},
 	{"MISCONF", "the server rejects writes, because it cannot save to disk", "check the log of the server, and free disk space", false},
 	{"unknown command 'SENTINEL'", "the server is not a sentinel", "use the port of a sentinel, usually 26379, or remove master_set to use the server itself", true},
 	{"unknown command 'EVAL'", "the server does not run scripts, and may be a sentinel", "add the name of the monitored server to the URL of a sentinel: redis://sentinel:26379?master_set=NAME", true},
 	{"This instance has cluster support disabled", "the server is not a node of a cluster", "remove addr to use one server, or add master_set=NAME to use sentinels", true},
-	{"No such master with that name", "the sentinels do not know the server name in master_set", "run SENTINEL MASTERS there to list the names", true},
-	{"max number of clients", "the server has reached its maximum number of clients", "raise maxclients there", false},
+	{"No such master with that name", "the sentinels do not know the server name in master_set", "run SENTINEL MASTERS on a sentinel to list the names", true},
+	{"max number of clients", "the server has reached its maximum number of clients", "raise maxclients on the server", false},
 	{"DB index is out of range", "the server has no database with this number", "correct the database number at the end of the URL", true},
 	{"invalid DB index", "the server has no database with this number", "correct the database number at the end of the URL", true},
-	{"SELECT is not allowed", "a cluster has only database 0", "remove the database from the URL", true},
+	{"SELECT is not allowed", "a Redis cluster has only database 0", "remove the database from the URL", true},
 }
 
 // explainRefusal explains what the engine answered.
@@ -324,7 +324,7 @@ func (e *endpoint) explainRefusal(at *Error, err error) {
 	text := err.Error()
 	known := refusalOf(text)
 	if known == nil {
-		at.Err, at.hint = fmt.Errorf("the server responds: %w", at.Err), "check whether Redis or Valkey is there"
+		at.Err, at.hint = fmt.Errorf("the server responds: %w", at.Err), "check that the server is Redis or Valkey"
 		return
 	}
 	at.hint, at.Settings = known.hint, known.settings
@@ -337,7 +337,7 @@ func (e *endpoint) explainRefusal(at *Error, err error) {
 		if i := strings.LastIndex(text, " script: "); i >= 0 && strings.Contains(text[i:], "@user_script") {
 			text = text[:i] // a number of ours, which means nothing to anybody
 		}
-		at.Err = fmt.Errorf("its user lacks permissions: %s", text)
+		at.Err = fmt.Errorf("the Redis user lacks permissions: %s", text)
 	}
 }
 

@@ -57,10 +57,10 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		"a full memory":       {cluster.Config{URL: full.url()}, "memory of the server is full", "maxmemory", false},
 		"too many clients":    {cluster.Config{URL: limited.url()}, "", "maxclients", false},
 		"no such database":    {cluster.Config{URL: plain.url() + "/99"}, "no database with this number", "number", true},
-		"other keys":          {cluster.Config{URL: "redis://narrow@" + acl.address(), Password: "narrow-pass-1"}, "its user lacks permissions", "ACL SETUSER", true},
-		"no channels":         {cluster.Config{URL: "redis://mute@" + acl.address(), Password: "mute-pass-1"}, "its user lacks permissions", "ACL SETUSER", true},
-		"no scripts":          {cluster.Config{URL: "redis://tied@" + acl.address(), Password: "tied-pass-1"}, "its user lacks permissions", "ACL SETUSER", true},
-		"too few commands":    {cluster.Config{URL: "redis://short@" + acl.address(), Password: "short-pass-1"}, "its user has no permissions to run SUBSCRIBE, ZADD", "ACL SETUSER", true},
+		"other keys":          {cluster.Config{URL: "redis://narrow@" + acl.address(), Password: "narrow-pass-1"}, "the Redis user lacks permissions", "ACL SETUSER", true},
+		"no channels":         {cluster.Config{URL: "redis://mute@" + acl.address(), Password: "mute-pass-1"}, "the Redis user lacks permissions", "ACL SETUSER", true},
+		"no scripts":          {cluster.Config{URL: "redis://tied@" + acl.address(), Password: "tied-pass-1"}, "the Redis user lacks permissions", "ACL SETUSER", true},
+		"too few commands":    {cluster.Config{URL: "redis://short@" + acl.address(), Password: "short-pass-1"}, "the Redis user has no permission to run SUBSCRIBE, ZADD", "ACL SETUSER", true},
 		"no sentinel":         {cluster.Config{URL: plain.url() + "?master_set=main"}, "the server is not a sentinel", "26379", true},
 		"a sentinel":          {cluster.Config{URL: watching.url()}, "may be a sentinel", "master_set=NAME", true},
 		"no cluster":          {cluster.Config{URL: plain.url() + "?addr=127.0.0.1:" + gone}, "the server is not a node of a cluster", "remove addr", true},
@@ -129,7 +129,7 @@ func TestWhatABatchNeedsIsLookedAtWhenItBegins(t *testing.T) {
 	_, works := c.Work(t.Context())
 	for _, err := range []error{collects, works} {
 		wrong, ok := errors.AsType[*cluster.Error](err)
-		if !ok || !wrong.Settings || !strings.Contains(err.Error(), "no permissions to run XADD, XGROUP CREATE") || !strings.Contains(wrong.Hint(), "ACL SETUSER") {
+		if !ok || !wrong.Settings || !strings.Contains(err.Error(), "no permission to run XADD, XGROUP CREATE") || !strings.Contains(wrong.Hint(), "ACL SETUSER") {
 			t.Errorf("%v", err)
 		}
 	}
@@ -182,7 +182,7 @@ func TestWhatTheUserMayNotAskIsWarnedOf(t *testing.T) {
 	if !strings.Contains(log.String(), "maxmemory-policy noeviction") || strings.Contains(log.String(), "a-pass-word-1") {
 		t.Errorf("the log is %q", log.String())
 	}
-	if c.Engine().Version != "" || len(c.Doubts()) != 1 || !strings.Contains(c.Doubts()[0], "does not say whether") {
+	if c.Engine().Version != "" || len(c.Doubts()) != 1 || !strings.Contains(c.Doubts()[0], "does not report whether") {
 		t.Errorf("%+v, doubts %q", c.Engine(), c.Doubts())
 	}
 	log.Reset()

@@ -111,9 +111,9 @@ func (l *Ledger) Check(ctx context.Context) error {
 	case isRefusal(err):
 		return l.at.explain(ctx, err)
 	case err != nil:
-		return fmt.Errorf("shared ledger: %w", err)
+		return fmt.Errorf("shared limits: %w", err)
 	}
-	return fmt.Errorf("shared ledger: its keys (%s:*) have version %s, but this program uses version %s: use one version of Sluice, "+
+	return fmt.Errorf("shared limits: the keys %s:* in Redis have version %s, but this program uses version %s: use one version of Sluice, "+
 		"or delete the keys", l.account, format.text, ledgerFormat)
 }
 
@@ -224,7 +224,7 @@ func (l *Ledger) Close() error {
 	defer cancel()
 	for _, ln := range lanes {
 		if err := l.insist(ctx, ln); err != nil {
-			return fmt.Errorf("shared ledger: the last update of lane %q was not sent: %w", ln.name, err)
+			return fmt.Errorf("shared limits: the last update of lane %q was not sent: %w", ln.name, err)
 		}
 	}
 	return l.leave(ctx, lanes)
@@ -243,7 +243,7 @@ func (l *Ledger) leave(ctx context.Context, lanes []*lane) error {
 		keys = append(keys, ln.keys[keyWaiting:keyServed]...)
 	}
 	if _, err := l.client.eval(ctx, scriptQuit, keys, []string{l.member}); err != nil {
-		return fmt.Errorf("shared ledger: %w", err)
+		return fmt.Errorf("shared limits: %w", err)
 	}
 	return nil
 }

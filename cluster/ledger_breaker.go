@@ -97,7 +97,7 @@ func (l *Ledger) sayGone(err error) {
 		l.log.Warn("Redis is unreachable: requests wait until it responds", about...)
 		return
 	}
-	l.log.Warn("Redis is unreachable: this instance uses its part of the limits until Redis responds",
+	l.log.Warn("Redis is unreachable: this instance uses its share of the limits until Redis responds",
 		append([]any{"part", a.part, "members", a.members}, about...)...)
 }
 

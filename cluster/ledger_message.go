@@ -257,7 +257,7 @@ func (l *Ledger) send(ctx context.Context, ln *lane, m *message) (*answer, error
 			return nil, caller.Err()
 		case err != nil:
 			l.lose(err)
-			return nil, fmt.Errorf("shared ledger: %w", err)
+			return nil, fmt.Errorf("shared limits: %w", err)
 		case reply[0] == "restore" && !m.recall:
 			m.recall = true
 			continue
@@ -279,7 +279,7 @@ func (l *Ledger) eval(ctx context.Context, keys []string, m *message) ([]string,
 	}
 	out := r.texts()
 	if err == nil && len(out) == 0 {
-		err = errors.New("empty response of Redis")
+		err = errors.New("empty response from Redis")
 	}
 	return out, err
 }

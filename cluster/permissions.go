@@ -33,7 +33,7 @@ return out`}
 func (c *Cluster) may(ctx context.Context, commands string) error {
 	got, err := c.client.eval(ctx, mayScript, []string{c.probeKey()}, []string{commands})
 	if lacks := got.texts(); err == nil && len(lacks) > 0 {
-		return unfit(permit, "its user has no permissions to run %s", strings.Join(lacks, ", "))
+		return unfit(permit, "the Redis user has no permission to run %s", strings.Join(lacks, ", "))
 	}
 	return err
 }

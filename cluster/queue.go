@@ -79,7 +79,7 @@ var ErrFenced = errors.New("another collector has taken over this job")
 
 // ErrOtherInput is returned by Collect if an unfinished job has another JobConfig.Input, and Redis still has tasks or results of the
 // job.
-var ErrOtherInput = errors.New("the job was started with another input: finish it, or use another name")
+var ErrOtherInput = errors.New("the job was started with another input: finish that job, or use another job name")
 
 // ErrNoWorkers is returned by Remote.Do after the last worker stopped because of an error, such as a rejected API key.
 var ErrNoWorkers = errors.New("every worker has stopped")
@@ -96,7 +96,7 @@ type HeldError struct {
 
 // Error names the job and the process of its Collector.
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("job %q is collected by process %d on %s: wait until it ends, or stop it", e.Job, e.PID, e.Host)
+	return fmt.Sprintf("job %q is in use by process %d on %s: wait until that process ends, or stop it", e.Job, e.PID, e.Host)
 }
 
 // TooLargeError is returned by Add and Complete for a payload above MaxPayload. A TooLargeError does not affect other tasks.
@@ -119,5 +119,5 @@ type VersionError struct {
 
 // Error returns the name of the job and both versions.
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("job %q has protocol version %d, but this program has version %d: use one release on every host", e.Job, e.Has, e.Want)
+	return fmt.Sprintf("job %q has protocol version %d, but this program has version %d: use the same release on every host", e.Job, e.Has, e.Want)
 }

@@ -21,7 +21,7 @@ func TestWordsOfEveryEngineAreKnown(t *testing.T) {
 	}{
 		"wrong password": {"WRONGPASS invalid username-password pair or user is disabled.", "the user or the password is wrong", cluster.PasswordVariable, false},
 		"no password":    {"NOAUTH Authentication required.", "needs a password", cluster.PasswordVariable, false},
-		"commands":       {"NOPERM User mute has no permissions to run the 'eval' command", "its user lacks permissions", "ACL SETUSER", true},
+		"commands":       {"NOPERM User mute has no permissions to run the 'eval' command", "the Redis user lacks permissions", "ACL SETUSER", true},
 		"protected mode": {"DENIED Redis is running in protected mode", "clients on its own host", cluster.PasswordVariable, true},
 		"a start":        {"LOADING Redis is loading the dataset in memory", "loading its data from disk", "in a moment", false},
 		"a replica":      {"READONLY You can't write against a read only replica.", "read-only replica", "master_set=NAME", true},
@@ -29,12 +29,12 @@ func TestWordsOfEveryEngineAreKnown(t *testing.T) {
 		"a sentinel":     {"ERR unknown command 'EVAL', with args beginning with: 'x'", "may be a sentinel", "master_set=NAME", true},
 		"a database":     {"ERR DB index is out of range", "no database with this number", "number", true},
 		"channels, Redis 7.0": {"NOPERM The user executing the script can't publish to the channel mentioned in the command",
-			"its user lacks permissions", "&{sluice*", true},
+			"the Redis user lacks permissions", "&{sluice*", true},
 		"channels, Redis 7.2, Redis 8, Valkey": {"ERR ACL failure in script: No permissions to access a channel script: 2cbcc9532e44, on @user_script:2.",
-			"its user lacks permissions: ACL failure in script: No permissions to access a channel", "&{sluice*", true},
+			"the Redis user lacks permissions: ACL failure in script: No permissions to access a channel", "&{sluice*", true},
 		"a script": {"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
-			"a script that does not finish", "SCRIPT KILL", false},
-		"a password": {"ERR nothing is known of open-sesame-1", "the server responds: nothing is known of ***", "whether Redis", false},
+			"an endless script", "SCRIPT KILL", false},
+		"a password": {"ERR nothing is known of open-sesame-1", "the server responds: nothing is known of ***", "is Redis or Valkey", false},
 		"clients":    {"ERR max number of clients reached", "maximum number of clients", "maxclients", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -51,10 +51,10 @@ func TestWordsOfEveryEngineAreKnown(t *testing.T) {
 // TestABatchOutlivesWhatPassesAndSaysWhatToDo has an engine refuse everything for a while.
 func TestABatchOutlivesWhatPassesAndSaysWhatToDo(t *testing.T) {
 	for says, want := range map[string][]string{
-		"OOM command not allowed when used memory > 'maxmemory'.":                  {"the memory of the server is full", "raise maxmemory there"},
+		"OOM command not allowed when used memory > 'maxmemory'.":                  {"the memory of the server is full", "raise maxmemory on the server"},
 		"max number of clients reached":                                            {"maximum number of clients", "raise maxclients"},
 		"MISCONF Errors writing to the AOF file: No space left on device":          {"it cannot save to disk", "free disk space"},
-		"BUSY Redis is busy running a script.":                                     {"a script that does not finish", "SCRIPT KILL"},
+		"BUSY Redis is busy running a script.":                                     {"an endless script", "SCRIPT KILL"},
 		"TRYAGAIN Multiple keys request during rehashing of slot":                  {"Redis does not respond: waiting", "TRYAGAIN"},
 		"UNBLOCKED force unblock from blocking operation, instance state changed.": {"Redis does not respond: waiting", "UNBLOCKED"},
 	} {

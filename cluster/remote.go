@@ -78,7 +78,7 @@ func (r *Remote) giveUp(ctx context.Context) {
 			return
 		}
 	}
-	r.collector.link.log.Warn(fmt.Sprintf("Redis at %s has not responded for %s: the next run collects the items at workers", r.watch.at, finishWithin))
+	r.collector.link.log.Warn(fmt.Sprintf("Redis at %s has not responded for %s: the next run collects the results of unfinished items", r.watch.at, finishWithin))
 	_ = r.collector.Close() // Close calls it again, and reports the same
 }
 

@@ -315,7 +315,7 @@ func (s *Source) Done(task *batch.Task, a *batch.Answer) {
 	}
 	if long, ok := errors.AsType[*TooLargeError](err); ok {
 		a.Kind, a.Status, a.Payload = sluice.Internal, 0, nil
-		a.Message = fmt.Sprintf("the result has %d bytes, more than a worker can return", long.Bytes)
+		a.Message = fmt.Sprintf("the result has %d bytes, which is too large for a worker to return", long.Bytes)
 		err = s.from.Complete(s.life, c, batch.AppendAnswer(nil, a))
 	}
 	if err != nil {

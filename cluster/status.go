@@ -108,7 +108,7 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 const keyPrefix = "{sluice"
 
 // errForeign is that a key is of another type than Sluice gives it, or holds what a script can make nothing of.
-var errForeign = errors.New("a key whose name begins with " + keyPrefix + " holds data that Sluice did not write, or damaged data")
+var errForeign = errors.New("a key whose name begins with " + keyPrefix + " contains damaged data, or data that Sluice did not write")
 
 // isForeign reports whether it is that: then it is no reason to tell nothing of the others.
 func isForeign(err error) bool {

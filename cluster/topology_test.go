@@ -120,7 +120,7 @@ func TestAClusterIsFoundByAnyNode(t *testing.T) {
 	for range 3 {
 		nodes = append(nodes, newServer(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000"))
 	}
-	if text, _, _ := refused(t, cluster.Config{URL: nodes[0].url()}); !strings.Contains(text, "the cluster is down") {
+	if text, _, _ := refused(t, cluster.Config{URL: nodes[0].url()}); !strings.Contains(text, "the Redis cluster is down") {
 		t.Errorf("without slots: %s", text)
 	}
 	for i, n := range nodes {

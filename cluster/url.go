@@ -84,7 +84,7 @@ const form = "write redis://user@host:6379/0, or rediss:// for TLS, and export t
 func parseURL(text string) (e endpoint, err error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" || u.Fragment != "" || strings.Contains(u.RawQuery, "@") { // the rest of a password
-		return e, wrongURL(errors.New("the URL cannot be read"), form)
+		return e, wrongURL(errors.New("the URL is invalid"), form)
 	}
 	switch u.Scheme {
 	case "redis", "valkey":
@@ -100,7 +100,7 @@ func parseURL(text string) (e endpoint, err error) {
 	e.password, _ = u.User.Password()
 	options, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return e, wrongURL(errors.New("the options after the ? in the URL cannot be read"), form)
+		return e, wrongURL(errors.New("the options after the ? in the URL are invalid"), form)
 	}
 	if err := e.takeOptions(options); err != nil {
 		return e, err
@@ -129,7 +129,7 @@ func (e *endpoint) takeOptions(options url.Values) error {
 		case name == "insecure":
 			var err error
 			if e.insecure, err = strconv.ParseBool(values[0]); err != nil {
-				return wrongURL(errors.New("insecure must be true or false"), "remove it to verify certificates")
+				return wrongURL(errors.New("insecure must be true or false"), "remove the option insecure to verify certificates")
 			}
 		case !known:
 			return wrongURL(fmt.Errorf("the URL has the unknown option %q", name),
@@ -143,7 +143,7 @@ func (e *endpoint) takeOptions(options url.Values) error {
 	}
 	switch {
 	case (e.certFile == "") != (e.keyFile == ""):
-		return wrongURL(errors.New("only one of cert_file and key_file is set"), "set both or neither in the URL")
+		return wrongURL(errors.New("only one of cert_file and key_file is set"), "set both cert_file and key_file in the URL, or neither")
 	case e.sentinelUser != "" && e.master == "":
 		return wrongURL(errors.New("sentinel_user is set, but master_set is missing"), "add master_set=NAME with the name of the server that the sentinels monitor")
 	}
@@ -188,7 +188,7 @@ func (e *endpoint) takeDatabase(text string) error {
 	}
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil { // it may be the rest of a password
-		return wrongURL(errors.New("the path of the URL is not the number of a database"), form)
+		return wrongURL(errors.New("the path of the URL is not a database number"), form)
 	}
 	e.database = int(n)
 	return nil

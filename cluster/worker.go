@@ -361,7 +361,7 @@ func (w *Worker) serve(ctx context.Context, name string) error {
 	}
 	w.mu.Unlock()
 	if s.refused != nil && !named && (old == nil || old.refused == nil) {
-		w.link.log.Warn("this worker skips a job of another version", "job", name, "version", s.refused.Has, "ours", Version)
+		w.link.log.Warn("this worker skips a job from an incompatible version of Sluice", "job", name, "version", s.refused.Has, "ours", Version)
 	}
 	wake.Up(w.kick)
 	return nil

@@ -48,7 +48,7 @@ func (b *body) locate(all []byte, asksUsage bool, bound provider.Endpoint) error
 }
 
 // errOtherModel is the error of a request of Gemini's of which a part is for another model.
-var errOtherModel = errors.New("a part of the request names a different model than the path")
+var errOtherModel = errors.New("a part of the request body names a different model than the URL path")
 
 // locateParts finds where parts of a request of Gemini's name the model of its path once more
 // (https://ai.google.dev/api/embeddings#EmbedContentRequest, https://ai.google.dev/api/tokens#method:-models.counttokens).

@@ -78,7 +78,7 @@ func (c *call) read() *refusal {
 	if !coding.Known(codings) {
 		c.w.Header().Set("Accept-Encoding", coding.Names)
 		return &refusal{status: http.StatusUnsupportedMediaType, kind: "invalid_request",
-			message: fmt.Sprintf("the request body is compressed with the encodings %s: the gateway supports at most %d of %s",
+			message: fmt.Sprintf("the request body has the encodings %s: the gateway supports at most %d of %s",
 				shown(strings.Join(codings, ", ")), coding.MaxCodings, coding.Names)}
 	}
 	if bad := c.take(); bad != nil {
@@ -401,7 +401,7 @@ func (c *call) refusalOf(err error) refusal {
 	switch {
 	case errors.Is(err, sluice.ErrTooLarge):
 		return refusal{status: http.StatusBadRequest, kind: "request_too_large",
-			message: "the request is larger than the provider's whole limit"}
+			message: "the request alone exceeds the provider's limit"}
 	case errors.Is(err, sluice.ErrClosed):
 		return refusal{status: http.StatusServiceUnavailable, kind: "stopping", message: "the gateway is stopping"}
 	case !ok:

@@ -177,7 +177,7 @@ func (s *state) lost(header http.Header, r *http.Request) refusal {
 		}
 	}
 	message := "unknown path: the gateway serves the chat, responses, embeddings, messages, generateContent and models APIs, " +
-		"and the paths that passthrough lists"
+		"and the paths in the setting passthrough"
 	switch r.URL.Path {
 	case "/", "/ui", "/metrics":
 		message += "; the dashboard and the metrics have a separate address, which the gateway prints at its start"

@@ -22,7 +22,7 @@ func newGuard(hosts []string) guard {
 // refuses says why a request is refused; "" lets it pass.
 func (g guard) refuses(r *http.Request) string {
 	if !g.own(r.Host) {
-		return "the gateway does not accept this host name: add it to allow_host if it is yours"
+		return "the gateway does not accept this host name: add your host names to the setting allow_host"
 	}
 	const foreign = "web pages of other origins may not send requests to the gateway"
 	origins := r.Header["Origin"]

@@ -231,7 +231,7 @@ func TestAMethodThatAPathDoesNotTakeIsToldTheOne(t *testing.T) {
 		{"DELETE", "/v1/models/m", 405, "GET", "accepts GET, not DELETE"},
 		{"GET", "/v1/models/m:8b", 404, "", "does not serve this model"},
 		{"GET", "/v1/nothing", 404, "", "unknown path"},
-		{"POST", "/v1/files", 404, "", "and the paths that passthrough lists"},
+		{"POST", "/v1/files", 404, "", "and the paths in the setting passthrough"},
 	} {
 		got := do(t, c.method, front.URL+c.path, "")
 		if got.status != c.status || got.header.Get("Allow") != c.allow || !strings.Contains(got.body, c.want) {

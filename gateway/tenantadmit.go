@@ -216,7 +216,7 @@ func (c *call) tooEarly(patience time.Duration, own *sluice.Scheduler) *refusal 
 	case sluice.Overloaded:
 		late.message = fmt.Sprintf("the provider is overloaded: the next request is sent in %v, but this request may wait only %v", in, most)
 	default:
-		late.message = fmt.Sprintf("%s limits are reached: they allow the request in %v, but it may wait only %v", whose, in, most)
+		late.message = fmt.Sprintf("%s limits are reached: the request must wait %v, but may wait only %v", whose, in, most)
 	}
 	return &late
 }
@@ -277,7 +277,7 @@ func (c *call) estimate(price *provider.Price) spend.Estimate {
 func (a *admission) spent(now, until time.Time) *refusal {
 	message := fmt.Sprintf("tenant %s has reached its spending cap until %s", a.terms.Name, until.Format(time.RFC3339))
 	if until.Sub(now) <= untilCallsEnd {
-		message = fmt.Sprintf("open requests of tenant %s may use the rest of its spending cap", a.terms.Name)
+		message = fmt.Sprintf("the open requests of tenant %s may use the remaining spending cap", a.terms.Name)
 	}
 	return &refusal{status: http.StatusTooManyRequests, kind: "quota_exhausted", after: until.Sub(now), message: message}
 }

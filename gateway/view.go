@@ -93,7 +93,7 @@ func (v *view) figures(s *TrafficSnapshot) {
 		{"n-throttled", "429s/min", prose.Group(minute.Throttled)},
 		{"n-waiting", "waiting", prose.Group(s.Waiting)},
 		{"n-open", "in flight", prose.Group(s.Open)},
-		{"n-spend", "spend since the start", spendWords(spend, unpriced)},
+		{"n-spend", "spending since the gateway started", spendWords(spend, unpriced)},
 	}
 }
 
@@ -123,7 +123,7 @@ func panels(times []TimeTraffic, all []account) []*chart.Panel {
 		series{chart.Blue, "all", func(t *TimeTraffic) float64 { return float64(t.Ended) / slotTime.Seconds() }},
 		series{chart.Purple, "failed", func(t *TimeTraffic) float64 { return float64(t.Failed) / slotTime.Seconds() }})
 	tokens := panel("Tokens per minute", times, series{chart.Blue, "input and output", func(t *TimeTraffic) float64 { return float64(t.Tokens) * perMinute }})
-	throttled := panel("429 responses of upstreams per minute", times, series{chart.Vermilion, "", func(t *TimeTraffic) float64 { return float64(t.Throttled) * perMinute }})
+	throttled := panel("429 responses from upstreams per minute", times, series{chart.Vermilion, "", func(t *TimeTraffic) float64 { return float64(t.Throttled) * perMinute }})
 	waiting := panel("Waiting requests, maximum", times, series{chart.Green, "", func(t *TimeTraffic) float64 { return float64(t.Waiting) }})
 	throttled.Y.Whole, waiting.Y.Whole = true, true
 	if limit := sumOfLimits(all, limits.Requests); limit > 0 {
@@ -156,7 +156,7 @@ func panel(title string, times []TimeTraffic, lines ...series) *chart.Panel {
 }
 
 func limitMark(y float64) chart.Mark {
-	return chart.Mark{Name: "limit of all models", Colour: chart.Grey, Dashes: "5,4", Points: []chart.Point{{Y: y}, {X: float64(slots), Y: y}}}
+	return chart.Mark{Name: "limit shared by all models", Colour: chart.Grey, Dashes: "5,4", Points: []chart.Point{{Y: y}, {X: float64(slots), Y: y}}}
 }
 
 // account is a scheduler as it stands, and the names of its upstreams.

@@ -141,5 +141,5 @@ func (c *Charge) UnmarshalText(b []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("unknown charge %q: it is declared or actual", b)
+	return fmt.Errorf("unknown charge %q: want declared or actual", b)
 }

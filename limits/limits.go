@@ -178,7 +178,7 @@ func (l Limits) Check() error {
 			return fmt.Errorf("%s is %v: %w", windowField(d), *w, err)
 		}
 		if w.N > 0 && *limit > 0 {
-			return fmt.Errorf("%s and %s are both set: state one of them", d.Field(), windowField(d))
+			return fmt.Errorf("%s and %s are both set: omit one of the two", d.Field(), windowField(d))
 		}
 	}
 	if l.Burst < 0 {

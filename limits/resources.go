@@ -218,9 +218,9 @@ func (cs ResourceChecks) Summary() string {
 	case cs.AnyExceeded():
 		b.WriteString("a limit is exceeded")
 	case cs.AnyWarning():
-		b.WriteString("a limit is nearly reached")
+		b.WriteString("a resource limit is nearly reached")
 	default:
-		b.WriteString("all within their limits")
+		b.WriteString("all resources are within their limits")
 	}
 	return b.String()
 }

@@ -129,7 +129,7 @@ func ExampleResourceLimits() {
 
 func TestSummaryEndsWithTheWorst(t *testing.T) {
 	l := limits.ResourceLimits{Tokens: new(int64(10))}
-	for used, want := range map[int64]string{0: "all within their limits", 9: "nearly reached", 11: "is exceeded"} {
+	for used, want := range map[int64]string{0: "all resources are within their limits", 9: "nearly reached", 11: "is exceeded"} {
 		if s := l.CheckAll(limits.ResourceUsage{Tokens: used}).Summary(); !strings.HasSuffix(s, want) {
 			t.Errorf("%d used: %s", used, s)
 		}

@@ -242,19 +242,19 @@ func TestAPlanSaysWhatItAssumes(t *testing.T) {
 		want    []plan.Assumption
 		in, out float64
 	}{
-		{"nothing is known", plan.Workload{}, []plan.Assumption{{"latency", "2s", "not stated"},
-			{"input_tokens", "1500", "not stated"}, {"output_tokens", "500", "not stated"}}, 1500, 500},
+		{"nothing is known", plan.Workload{}, []plan.Assumption{{"latency", "2s", "not set"},
+			{"input_tokens", "1500", "not set"}, {"output_tokens", "500", "not set"}}, 1500, 500},
 		{"all is known", shortCalls(1), nil, 1500, 500},
 		{"max_tokens is declared", plan.Workload{Latency: 1, InputTokens: 10, MaxTokens: 70},
-			[]plan.Assumption{{"output_tokens", "max_tokens", "not stated"}}, 10, 70},
+			[]plan.Assumption{{"output_tokens", "max_tokens", "not set"}}, 10, 70},
 		{"no output is no gap", plan.Workload{Latency: 1, InputTokens: 10, NoOutput: true}, nil, 10, 0},
 		{"some calls do not say", plan.Workload{Latency: 1, Calls: []plan.Call{{Input: 10, Output: 30}, {Input: 20, Output: plan.NoOutput},
-			{MaxTokens: 60}}}, []plan.Assumption{{"input_tokens", "1500", "not stated by 1 of 3 requests"},
-			{"output_tokens", "max_tokens, or 500", "not stated by 1 of 3 requests"}}, 510, 30},
+			{MaxTokens: 60}}}, []plan.Assumption{{"input_tokens", "1500", "not set by 1 of 3 requests"},
+			{"output_tokens", "max_tokens, or 500", "not set by 1 of 3 requests"}}, 510, 30},
 		{"several answers are asked for", plan.Workload{Latency: 1, Calls: []plan.Call{{Input: 10, Answers: 3}, {Input: 10, Answers: 3, MaxTokens: 300}}},
-			[]plan.Assumption{{"output_tokens", "max_tokens, or 500", "not stated"}}, 10, 900},
+			[]plan.Assumption{{"output_tokens", "max_tokens, or 500", "not set"}}, 10, 900},
 		{"an answer is cut at max_tokens", plan.Workload{Latency: 1, MaxTokens: 40, Calls: []plan.Call{{Input: 10, Output: 90}, {Input: 10, Output: 20}}},
-			[]plan.Assumption{{"output_tokens", "max_tokens", "1 of 2 responses would be longer, and are cut"}}, 10, 30},
+			[]plan.Assumption{{"output_tokens", "max_tokens", "1 of 2 responses would be longer than max_tokens, and are cut"}}, 10, 30},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := compute(t, sluice.Limits{RPM: 1}, c.w, plan.Options{Charge: limits.ChargeActual})
@@ -266,15 +266,15 @@ func TestAPlanSaysWhatItAssumes(t *testing.T) {
 }
 
 func TestAPlanSaysWhichCallsDeclareNothingWhereThatCounts(t *testing.T) {
-	why := ": charged by its input only"
+	why := ": each request is charged only for its input"
 	for _, c := range []struct {
 		w    plan.Workload
 		want []plan.Assumption
 	}{
-		{shortCalls(1), []plan.Assumption{{"max_tokens", "none", "not stated" + why}}},
+		{shortCalls(1), []plan.Assumption{{"max_tokens", "none", "not set" + why}}},
 		{plan.Workload{Latency: 1, InputTokens: 1, OutputTokens: 1, MaxTokens: 9}, nil},
 		{plan.Workload{Latency: 1, Calls: []plan.Call{{Input: 1, Output: 1}, {Input: 1, Output: 1, MaxTokens: 2}}},
-			[]plan.Assumption{{"max_tokens", "none", "not stated by 1 of 2 requests" + why}}},
+			[]plan.Assumption{{"max_tokens", "none", "not set by 1 of 2 requests" + why}}},
 	} {
 		if p := compute(t, sluice.Limits{TPM: 100_000}, c.w, plan.Options{}); !slices.Equal(p.Assumed, c.want) {
 			t.Errorf("%+v, want %+v", p.Assumed, c.want)

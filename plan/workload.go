@@ -172,9 +172,9 @@ func (w *Workload) census() (n census) {
 // share says how many of the calls leave something out.
 func (n *census) share(some int) string {
 	if some < n.all {
-		return fmt.Sprintf("not stated by %d of %d requests", some, n.all)
+		return fmt.Sprintf("not set by %d of %d requests", some, n.all)
 	}
-	return "not stated"
+	return "not set"
 }
 
 // complete fills in what the workload leaves out, and returns that.
@@ -183,7 +183,7 @@ func (w Workload) complete(bounds sluice.Limits, o Options) (Workload, []Assumpt
 	assume := func(what, value, why string) { assumed = append(assumed, Assumption{what, value, why}) }
 	if w.Latency == 0 {
 		w.Latency = usualLatency
-		assume("latency", w.Latency.String(), "not stated")
+		assume("latency", w.Latency.String(), "not set")
 	}
 	n := w.census()
 	if n.noInput > 0 && w.InputTokens == 0 {
@@ -201,14 +201,14 @@ func (w Workload) complete(bounds sluice.Limits, o Options) (Workload, []Assumpt
 		assume("output_tokens", value, n.share(n.noOutput))
 	}
 	if o.Charge == limits.ChargeDeclared && n.declare < n.all {
-		charged := ": charged by its input only"
+		charged := ": each request is charged only for its input"
 		if bounds.OTPM > 0 {
-			charged += ", and for otpm by its output"
+			charged += ", and in otpm for its output"
 		}
 		assume("max_tokens", "none", n.share(n.all-n.declare)+charged)
 	}
 	if n.cut > 0 {
-		assume("output_tokens", "max_tokens", fmt.Sprintf("%d of %d responses would be longer, and are cut", n.cut, n.all))
+		assume("output_tokens", "max_tokens", fmt.Sprintf("%d of %d responses would be longer than max_tokens, and are cut", n.cut, n.all))
 	}
 	return w, assumed
 }

@@ -27,7 +27,7 @@ var (
 	// ErrQueueFull matches every *QueueFullError in errors.Is.
 	ErrQueueFull = errors.New("queue is full")
 	// ErrQueueTimeout matches every *QueueTimeoutError in errors.Is.
-	ErrQueueTimeout = errors.New("no place became free in time")
+	ErrQueueTimeout = errors.New("no slot became free in time")
 	// ErrQueueStopped is returned by Run after the start of Shutdown.
 	ErrQueueStopped = errors.New("pool is shut down")
 )
@@ -57,7 +57,7 @@ type QueueTimeoutError struct {
 
 // Error returns a message with the member, the waiting time and the position.
 func (e *QueueTimeoutError) Error() string {
-	return fmt.Sprintf("member %q: no place became free in %v, at position %d of the queue", e.Member, e.Wait, e.Position)
+	return fmt.Sprintf("member %q: no slot became free in %v, at position %d of the queue", e.Member, e.Wait, e.Position)
 }
 
 // Is reports whether target is ErrQueueTimeout.
@@ -174,9 +174,9 @@ func (p *Pool) fullLocked(priority limits.Priority) string {
 	case of >= p.cfg.MaxQueuePriority:
 		return fmt.Sprintf("%d of them with its priority, and the maximum is %d", of, p.cfg.MaxQueuePriority)
 	case share > highestWater && priority < limits.Critical:
-		return fmt.Sprintf("and above %.0f %% of %d the queue accepts only critical members", 100*highestWater, p.cfg.MaxQueue)
+		return fmt.Sprintf("and above %.0f %% of %d waiting members, the queue accepts only critical members", 100*highestWater, p.cfg.MaxQueue)
 	case share > highWater && priority <= limits.Low:
-		return fmt.Sprintf("and above %.0f %% of %d the queue accepts no low-priority members", 100*highWater, p.cfg.MaxQueue)
+		return fmt.Sprintf("and above %.0f %% of %d waiting members, the queue accepts no low-priority members", 100*highWater, p.cfg.MaxQueue)
 	}
 	return ""
 }
@@ -280,7 +280,7 @@ type ShutdownError struct{ Members []string } // IDs of the members
 
 // Error returns a message with the IDs of the members.
 func (e *ShutdownError) Error() string {
-	return fmt.Sprintf("still at work after the shutdown: %s", strings.Join(e.Members, ", "))
+	return fmt.Sprintf("members are still active after the shutdown: %s", strings.Join(e.Members, ", "))
 }
 
 // Shutdown stops Run. Waiting members fail with ErrQueueStopped, and active members may finish within DrainTimeout.

@@ -116,7 +116,7 @@ func (p Provider) verdict(e *errtext.Error, status int, h http.Header, now time.
 	v.fill(&p, e, over, h, now)
 	if overflow := strings.Contains(v.Message, "reset reason: overflow"); status == 503 && (overflow || h.Get("X-Envoy-Overloaded") == "true") {
 		v.Kind, v.Dimension, v.Proxy = sluice.RateLimit, limits.Concurrency, true
-		v.Why = Reason{Rule: "limit of requests in flight at Envoy", Field: "x-envoy-overloaded", Value: "true"}
+		v.Why = Reason{Rule: "limit of concurrent requests at Envoy", Field: "x-envoy-overloaded", Value: "true"}
 	}
 	p.doubt(&v)
 	return v
@@ -135,7 +135,7 @@ func (p Provider) decide(v *Verdict, e *errtext.Error, status int, h http.Header
 	fig, msg := e.Figures()
 	if limited := status == 0 || status == 413 || status == 429; limited && fig.Requested > fig.Limit && fig.Limit > 0 {
 		v.Kind, v.TooLarge = sluice.ContextLength, true
-		v.Why = Reason{Rule: "request larger than the whole limit", Field: "message", Value: quote(msg)}
+		v.Why = Reason{Rule: "request alone exceeds the limit", Field: "message", Value: quote(msg)}
 		return over
 	}
 	if m, ok := e.Named(func(m *errtext.Mark) bool { return p.Codes[m.Name] != sluice.OK }); ok {
@@ -159,7 +159,7 @@ func (p Provider) decide(v *Verdict, e *errtext.Error, status int, h http.Header
 		v.Message = strings.TrimSuffix("the base URL redirects to another URL, and redirects are not followed: use the other URL: "+v.Message, ": ")
 	case d.Name == errtext.PaymentRequired && (headerWait(h, now) > 0 || h.Get("Retry-After") != ""):
 		v.Kind = sluice.RateLimit
-		v.Why = Reason{Rule: "payment required, with a stated wait", Field: "retry-after", Value: quote(h.Get("Retry-After"))}
+		v.Why = Reason{Rule: "payment required, with a wait time", Field: "retry-after", Value: quote(h.Get("Retry-After"))}
 	case d.Name == errtext.QuotaInWords && p.Dialect == Gemini && status != 402:
 		v.Kind, v.Why.Also = sluice.RateLimit, "usage_window: Google sends the same message for a daily quota"
 	case d.Kind == sluice.QuotaExhausted && d.Message != "" && told():

@@ -22,7 +22,7 @@ func TestAProvidersOwnCodesWinOverTheSharedRules(t *testing.T) {
 		{"another code", `{"error":{"type":"insufficient_quota","message":"x"}}`, sluice.QuotaExhausted, "quota exhausted"},
 		{"a code that means nothing", `{"error":{"code":"fine","type":"overloaded_error","message":"x"}}`, sluice.Overloaded, "overloaded"},
 		{"a request that is too large all the same", `{"error":{"type":"rate_limit_error","message":"Request too large for m on tokens per min (TPM): Limit 10, Requested 20."}}`,
-			sluice.ContextLength, "request larger than the whole limit"},
+			sluice.ContextLength, "request alone exceeds the limit"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -148,10 +148,10 @@ func (cfg ExchangeConfig) judge(status int, h http.Header, body []byte, id strin
 	v := cfg.Provider.classify(status, h, body, errtext.NewEcho(cfg.sent), time.Now())
 	if v.Kind == sluice.OK || status/100 == 2 && (!s.valid && v.basis != byCode || v.Message == "") { // no known error, and no response either
 		v = Verdict{Kind: sluice.ServerError, Message: "response is not JSON: " + Redact(clip(string(body), 200)),
-			Why: Reason{Rule: "good status, no JSON", Field: "body", Value: h.Get("Content-Type")}}
+			Why: Reason{Rule: "successful status without JSON", Field: "body", Value: h.Get("Content-Type")}}
 		if s.valid {
-			v.Message = fmt.Sprintf("response of %s contains no answer: %s", cfg.Endpoint, Redact(clip(string(body), 200)))
-			v.Why = Reason{Rule: "good status, no answer", Field: "body", Value: quote(string(body))}
+			v.Message = fmt.Sprintf("response from %s contains no answer: %s", cfg.Endpoint, Redact(clip(string(body), 200)))
+			v.Why = Reason{Rule: "successful status without an answer", Field: "body", Value: quote(string(body))}
 		}
 		if errtext.Tagged(strings.TrimSpace(string(body[:min(len(body), firstRead)]))) {
 			v.Kind, v.Message = sluice.Blocked, "response is an HTML page: "+Redact(clip(string(body), 200))

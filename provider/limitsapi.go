@@ -89,7 +89,7 @@ func WithoutAdminKeys(env []string) []string {
 func LimitsAPIOf(p Provider, baseURL string) (LimitsAPI, error) {
 	api, ok := limitsAPIs[p.Name]
 	if !ok {
-		return api, fmt.Errorf("%s has no API for the limits of an account: only %s have one", p.Name,
+		return api, fmt.Errorf("%s has no API for the limits of an account: only %s have such an API", p.Name,
 			strings.Join(slices.Sorted(maps.Keys(limitsAPIs)), " and "))
 	}
 	api.provider, _ = Lookup(p.Name) // settings of the user have no say in where the key goes

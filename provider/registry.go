@@ -232,7 +232,7 @@ func (r *Registry) Find(provider, tier, model string) (Tier, error) {
 		}
 	}
 	if model == "" {
-		return Tier{}, fmt.Errorf("limits of tier %s of %s differ by model: name one of %s", of[0].Tier, p.Name, families(of))
+		return Tier{}, fmt.Errorf("limits of tier %s of %s differ by model: name one of the models (%s)", of[0].Tier, p.Name, families(of))
 	}
 	return Tier{}, fmt.Errorf("tier %s of %s has no limits for model %q: use one of %s", of[0].Tier, p.Name, model, families(of))
 }

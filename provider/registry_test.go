@@ -114,7 +114,7 @@ func TestTiersAreFoundByNameAndModel(t *testing.T) {
 		{"openai", "tier1", "gpt-4", sluice.Limits{TPM: 10000}, ""},
 		{"openai", "tier1", "gpt-4o-mini-realtime-preview", sluice.Limits{RPD: 1000}, ""},
 		{"openai", "tier1", "gpt-4o-mini", sluice.Limits{}, `no limits for model "gpt-4o-mini": use one of gpt-4o, gpt-4.1, gpt-4`},
-		{"openai", "tier1", "", sluice.Limits{}, "differ by model: name one of gpt-4o"},
+		{"openai", "tier1", "", sluice.Limits{}, "differ by model: name one of the models (gpt-4o"},
 		{"openai", "", "gpt-4o", sluice.Limits{}, "has no tier"},
 		{"openai", "teir1", "gpt-4o", sluice.Limits{}, "did you mean tier1?"},
 		{"openai", "tier9", "gpt-4o", sluice.Limits{}, "use one of free, tier1, survey-2025"},

@@ -325,7 +325,7 @@ func (p *Provider) changeLists(row *Row) (field string, err error) {
 		}
 		probe, err := duration(u.Probe)
 		if err == nil && probe > wait {
-			err = errors.New("probe must not be longer than wait")
+			err = errors.New("the field probe must not be longer than the field wait")
 		}
 		if err != nil {
 			return fmt.Sprintf("untrusted_waits[%d].probe", k), err

@@ -137,7 +137,7 @@ func (c *caller) senseless(a provider.Answer, lacks string) error {
 		v.Message = provider.Redact(v.Message, c.to.Key)
 		return &sluice.CallError{Outcome: v.Outcome(c.p, a.Status, a.RequestID)}
 	}
-	what := "the response is not JSON of the expected form"
+	what := "the response is not JSON in the expected format"
 	if lacks != "" {
 		what = "the response has no " + lacks
 	}

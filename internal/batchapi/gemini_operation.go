@@ -94,7 +94,7 @@ func (g *gemini) batch(o *operation) Batch {
 		b.Results = []string{o.Name}
 	}
 	if b.State == Failed {
-		b.Problem = &Problem{Kind: Broken, Message: "the batch failed, and the provider states no reason"}
+		b.Problem = &Problem{Kind: Broken, Message: "the batch failed, and the provider gives no reason"}
 		if o.Error != nil {
 			b.Problem = g.problem(*o.Error)
 		}

@@ -279,7 +279,7 @@ func existing(files ...string) []string {
 
 // whole is why a batch failed as a whole. The first error says it, unless a later one is of another kind than Invalid.
 func (o *openAI) whole(of *openAIBatch) *Problem {
-	p := Problem{Kind: Broken, Message: "the batch failed, and the provider states no reason"}
+	p := Problem{Kind: Broken, Message: "the batch failed, and the provider gives no reason"}
 	lines := make(map[int]string)
 	var said struct{ Data []fault }
 	_ = json.Unmarshal(of.Errors, &said) // what has another form says nothing

@@ -200,8 +200,8 @@ func TestOpenAIProblemsOfWholeBatches(t *testing.T) {
 			batchapi.Problem{Kind: batchapi.NoRoom, Code: "token_limit_exceeded", Message: "later"}},
 		"money":         {`{"data":[{"code":"billing_hard_limit_reached","message":"Billing hard limit has been reached."}]}`, batchapi.Problem{Kind: batchapi.Broken, Code: "billing_hard_limit_reached", Message: "Billing hard limit has been reached."}},
 		"a key in it":   {`{"data":[{"code":"x","message":"key ` + sentinel + ` is odd"}]}`, batchapi.Problem{Kind: batchapi.Invalid, Code: "x", Message: "key *** is odd"}},
-		"nothing":       {`null`, batchapi.Problem{Kind: batchapi.Broken, Message: "the batch failed, and the provider states no reason"}},
-		"something odd": {`["a"]`, batchapi.Problem{Kind: batchapi.Broken, Message: "the batch failed, and the provider states no reason"}},
+		"nothing":       {`null`, batchapi.Problem{Kind: batchapi.Broken, Message: "the batch failed, and the provider gives no reason"}},
+		"something odd": {`["a"]`, batchapi.Problem{Kind: batchapi.Broken, Message: "the batch failed, and the provider gives no reason"}},
 	} {
 		s := serve(t, answer{body: `{"id":"batch_1","status":"failed","errors":` + tt.errors + `}`})
 		b, err := s.api(t, "openai").Get(t.Context(), "batch_1")

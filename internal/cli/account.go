@@ -157,13 +157,13 @@ func checkBaseURL(address string) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil:
-		return usageError(errors.New("--base-url is not an address"), "give one such as http://127.0.0.1:8000/v1")
+		return usageError(errors.New("--base-url is not a valid URL"), "give a URL such as http://127.0.0.1:8000/v1")
 	case address != "" && (u.Scheme != "http" && u.Scheme != "https" || u.Host == ""):
-		return usageError(errors.New("--base-url is not an http or https address"), "give one such as http://127.0.0.1:8000/v1")
+		return usageError(errors.New("--base-url is not an http or https URL"), "give a URL such as http://127.0.0.1:8000/v1")
 	case u.User != nil:
-		return usageError(errors.New("--base-url holds a user or password"), "send them with --header 'Authorization: Basic ...'")
+		return usageError(errors.New("--base-url contains a user or password"), "send the user and password with --header 'Authorization: Basic ...'")
 	case u.RawQuery != "" || u.Fragment != "" || strings.HasSuffix(address, "#"):
-		return usageError(errors.New("--base-url has a query or a fragment"), "remove the part from ? or # on")
+		return usageError(errors.New("--base-url has a query or a fragment"), "remove the part that starts with ? or #")
 	}
 	return nil
 }

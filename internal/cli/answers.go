@@ -37,7 +37,7 @@ standard output of each command is printed, in the order of the items. You can u
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError(fmt.Errorf("expected one file of results, not %d", len(args)),
-					"name the output of a run: sluice answers OUT.jsonl")
+					"name the output file of a run: sluice answers OUT.jsonl")
 			}
 			return nil
 		},
@@ -118,7 +118,7 @@ const noResults = "name the file that sluice run -o OUT.jsonl wrote: sluice %s O
 func explainAnswers(err error) error {
 	switch {
 	case isAny[*batch.RecordingError](err):
-		return usageError(err, "name the output of a run, not its input")
+		return usageError(err, "name the output file of a run, not its input file")
 	case isAny[*inputFileError](err):
 		return usageError(err, "set --input to the input file of the run")
 	}
@@ -286,12 +286,12 @@ func (p *answerPrinter) show(form answerForm, a *answer) error {
 // conclude says what is not among the answers.
 func (p *answerPrinter) conclude(s *streams) {
 	if p.failed > 0 {
-		s.errorf("sluice: %s failed: the output has their errors\n", count(p.failed, "item"))
+		s.errorf("sluice: %s failed: the output contains their errors\n", count(p.failed, "item"))
 	}
 	if p.missing > 0 {
-		s.errorf("sluice: %s of %s without a result in %s\n", count(p.missing, "item"), p.o.input, p.o.results)
+		s.errorf("sluice: %s of %s have no result in %s\n", count(p.missing, "item"), p.o.input, p.o.results)
 	}
 	if p.foreign > 0 {
-		s.errorf("sluice: %s omitted: not in %s\n", count(p.foreign, "result"), p.o.input)
+		s.errorf("sluice: %s omitted, because their items are not in %s\n", count(p.foreign, "result"), p.o.input)
 	}
 }

@@ -62,7 +62,7 @@ func fieldNames(path string, all iter.Seq2[[]batch.Field, error]) (names []strin
 				continue
 			}
 			if len(names) == mostColumns {
-				return nil, fmt.Errorf("%s has more than %d different fields, too many columns: use --format jsonl", path, mostColumns)
+				return nil, fmt.Errorf("%s has more than %d different fields, too many for a table: use --format jsonl", path, mostColumns)
 			}
 			known[f.Name] = true
 			names = append(names, f.Name)

@@ -97,7 +97,7 @@ func (f *failureBound) Set(text string) error {
 	}
 	n, err := strconv.Atoi(text)
 	f.count = n
-	return wrongIf(err != nil || n < 1, "is neither a whole number from 1 nor a part such as 5%")
+	return wrongIf(err != nil || n < 1, "is neither a whole number from 1 nor a percentage such as 5%")
 }
 
 // price is a flag that takes the prices of input and output tokens.
@@ -130,7 +130,7 @@ const maxCost = 1e9
 
 // missingPrice is the error about --max-cost without prices.
 func missingPrice() error {
-	return usageError(errors.New("--max-cost needs prices, and they are unknown"), "add the prices in USD per million tokens, for example --price 0.15/0.60")
+	return usageError(errors.New("--max-cost needs the prices of the models, but some prices are unknown"), "set the prices in USD per million tokens, for example --price 0.15/0.60")
 }
 
 // explainBudget says how a run whose budget is spent goes on.

@@ -57,7 +57,7 @@ const mostJobName = 100
 // checkJob refuses names that tables cannot show.
 func checkJob(name string) error {
 	if len(name) > mostJobName || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) {
-		return usageError(fmt.Errorf("--job: the maximum is %d characters, without spaces", mostJobName), "give a short one, such as --job labels")
+		return usageError(fmt.Errorf("--job: the maximum is %d characters, without spaces", mostJobName), "give a short name, such as --job labels")
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func explainJob(err error, job string) error {
 	const oneRelease = "use the same release of Sluice on all hosts"
 	switch {
 	case isHeld:
-		e.code, e.err = exitUsage, fmt.Errorf("job %q is collected by process %d on host %s", job, held.PID, held.Host)
+		e.code, e.err = exitUsage, fmt.Errorf("job %q is in use by process %d on host %s", job, held.PID, held.Host)
 		e.hint = "wait for that run, stop it, or use another output with -o OUT.jsonl"
 	case errors.Is(err, cluster.ErrOtherInput):
 		e.code, e.err = exitUsage, fmt.Errorf("job %q was started with another input or other settings, and has requests or results that are not recorded", job)
@@ -114,7 +114,7 @@ func explainJob(err error, job string) error {
 	case errors.Is(err, cluster.ErrNoWorkers):
 		e.hint = "correct the cause, start a worker, and run the same command again"
 	case errors.Is(err, cluster.ErrFenced):
-		e.err = fmt.Errorf("another run took over job %q while this run did not reach Redis", job)
+		e.err = fmt.Errorf("another run took over job %q while this run could not reach Redis", job)
 		e.hint = "let the other run finish the remaining items"
 	case isVersion:
 		e.code, e.err, e.hint = exitUsage, version, oneRelease

@@ -124,7 +124,7 @@ func TestAWorkerLeavesAJobThatItDoesNotUnderstand(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := c.hire().wait()
-	if err == nil || !strings.Contains(out, "terms of the run") || !strings.Contains(out, "hint: ") {
+	if err == nil || !strings.Contains(out, "settings of the run") || !strings.Contains(out, "hint: ") {
 		t.Errorf("the worker of that job ended with %v:\n%s", err, out)
 	}
 	if n := len(c.settle()); n != 0 {

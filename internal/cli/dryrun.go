@@ -102,7 +102,7 @@ func (d *dryRun) doubt(l *forecast.Lane, a *accounts) {
 		d.unknown(fmt.Sprintf("cost: the price of %s at %s is unknown", l.Model, l.Provider))
 	}
 	if l.Unbounded > 0 {
-		d.unknown(fmt.Sprintf("output: %s to %s without a limit of the output, such as max_tokens", count(l.Unbounded, "request"), l.Model))
+		d.unknown(fmt.Sprintf("output: %s to %s without an output limit such as max_tokens", count(l.Unbounded, "request"), l.Model))
 	}
 }
 
@@ -125,11 +125,11 @@ func (d *dryRun) addVia(via *forecast.Via, o *runOptions, to *targets, deadline 
 	if len(via.Accounts) == 0 {
 		return nil
 	}
-	d.unknown("when batches finish: providers promise only the latest time")
+	d.unknown("finish time of batches: providers promise only the latest time")
 	if o.via == batch.ViaAuto && !deadline.IsZero() {
 		for _, l := range d.Models {
 			if l.TimeS == nil {
-				why := fmt.Sprintf("--deadline needs the limit of %s at %s, which is unknown: set --rpm", l.Model, l.Provider)
+				why := fmt.Sprintf("--deadline needs the rate limit of %s at %s, but the limit is unknown: set --rpm", l.Model, l.Provider)
 				d.Assumed = append(d.Assumed, plan.Assumption{What: limits.Requests.String(), Value: number(forecast.PresumedRPM), Why: why})
 			}
 		}
@@ -195,7 +195,7 @@ func (d *dryRun) printModels(s *streams) error {
 	}
 	for _, l := range d.Models {
 		if l.TooLarge > 0 {
-			s.row("too large", "%s to %s larger than a whole limit: the provider will reject them", count(l.TooLarge, "request"), l.Model)
+			s.row("too large", "%s to %s with more tokens than a limit allows: the provider will reject them", count(l.TooLarge, "request"), l.Model)
 		}
 		for _, p := range l.Places {
 			if limits := limitParts(plan.LimitMap(p.Lane.Limits)); len(limits) > 0 {
@@ -226,11 +226,11 @@ func costWords(c *forecast.Cost) string {
 	case c == nil:
 		return "unknown"
 	case c.Most == nil:
-		return fmt.Sprintf("%s for the input, plus the output", dollars(c.Least))
+		return fmt.Sprintf("%s for the input, plus the cost of the output", dollars(c.Least))
 	case *c.Most == c.Least:
 		return dollars(c.Least)
 	}
-	return fmt.Sprintf("%s for the input alone, at most %s with whole answers", dollars(c.Least), dollars(*c.Most))
+	return fmt.Sprintf("%s for the input alone, at most %s with responses of maximum length", dollars(c.Least), dollars(*c.Most))
 }
 
 func shortCost(c *forecast.Cost) string {

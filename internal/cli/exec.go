@@ -162,7 +162,7 @@ func (o *execOptions) atOnce() (int, error) {
 	}
 	n, err := strconv.Atoi(o.jobs)
 	if err != nil || n < 1 {
-		return 0, usageError(fmt.Errorf("--jobs %q is not a number of commands", o.jobs), "give 1 or more, or auto")
+		return 0, usageError(fmt.Errorf("--jobs %q is neither a number of commands nor auto", o.jobs), "set --jobs to a number from 1, or to auto")
 	}
 	return n, nil
 }

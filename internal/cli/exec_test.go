@@ -190,7 +190,7 @@ func TestAllWaitForOneWindow(t *testing.T) {
 	if !bytes.Contains(state, []byte(`"pause_count": 1,`)) {
 		t.Errorf("not one pause: %s\n%s", state, out)
 	}
-	if want := strconv.Itoa(n) + " items wait for the limit met at"; !strings.Contains(out, want) {
+	if want := strconv.Itoa(n) + " items wait because of a limit reached at"; !strings.Contains(out, want) {
 		t.Errorf("the output lacks %q: %s", want, out)
 	}
 	first, err := os.ReadFile(filepath.Join(b.path("state"), "1-1", ".failed", "1", "result.json"))

@@ -31,7 +31,7 @@ func (o *execOptions) explain(err error) *exitError {
 			e.hint = "log in, or correct the key, then " + again
 		case sluice.QuotaExhausted:
 			e.err = fmt.Errorf("the account's quota is spent: %w", stopped.Err)
-			e.hint = "add credit, or raise its cap, then " + again
+			e.hint = "add credit, or raise the spending cap of the account, then " + again
 		}
 		err = stopped.Err
 	}
@@ -115,7 +115,7 @@ func (sum *execSummary) print(s *streams) {
 	}
 	s.failedRows(kinds, sum.First)
 	if sum.RateLimited > 0 {
-		s.row("limited", "%s not recorded: they run again", count(sum.RateLimited, "item"))
+		s.row("limited", "%s without a recorded result: they run again on resume", count(sum.RateLimited, "item"))
 	}
 	if ran := sum.Run.Done + sum.Run.Failed; ran+sum.Left > 0 {
 		s.thisRun(ran, ran, sum.WallMS, sum.Throttles)

@@ -84,7 +84,7 @@ func runExec(ctx context.Context, s *streams, o *execOptions) (err error) {
 	defer func() { err = cmp.Or(err, r.exec.Close()) }()
 	watch.follow(r.exec.Progress)
 	if r.exec.Alike() && r.exec.Total() != 1 && !strings.Contains(strings.Join(o.cfg.Command.Args, " "), "SLUICE_ITEM") {
-		s.errorf("sluice: the command has no {}: it gets its item only in the variable SLUICE_ITEM\n")
+		s.errorf("sluice: the command contains no {}: it gets its item only in the environment variable SLUICE_ITEM\n")
 	}
 	return r.run(ctx)
 }
@@ -97,7 +97,7 @@ func (r *execRun) startGuard() (*command.Guard, error) {
 	}
 	g, err := command.StartGuard(args, r.s.note)
 	if err != nil {
-		return nil, fmt.Errorf("the process that stops leftover processes of commands: %w", err)
+		return nil, fmt.Errorf("start the process that stops leftover processes of commands: %w", err)
 	}
 	return g, nil
 }
@@ -212,9 +212,9 @@ func (r *execRun) observe(e sluice.Event) {
 			r.s.errorf("sluice: %s\n", text)
 		}
 	case limits.EventCooldownEnded:
-		r.s.errorf("sluice: the limit is over: commands start again\n")
+		r.s.errorf("sluice: the pause for the limit is over: commands start again\n")
 	case limits.EventShared:
-		r.s.errorf("sluice: another process runs %s too: together they may exceed its limits\n", e.Lane)
+		r.s.errorf("sluice: another process runs %s too: together both may exceed its limits\n", e.Lane)
 	case limits.EventBreaker:
 		if e.Until.IsZero() {
 			r.s.errorf("sluice: %s: resumed\n", e.Lane)
@@ -249,7 +249,7 @@ func (r *execRun) limitText(e sluice.Event) string {
 		until = end.Until // in the zone of its words
 	}
 	what := strings.ReplaceAll(limit.Kind.String(), "_", " ")
-	text := fmt.Sprintf("%s for the limit met at %s (%s), %s %s", left, clock(limit.SeenAt, e.At), what, next, zoned(until, e.At))
+	text := fmt.Sprintf("%s because of a limit reached at %s (%s), %s %s", left, clock(limit.SeenAt, e.At), what, next, zoned(until, e.At))
 	if limit.Text != "" {
 		text += ": " + clip(limit.Text, mostMessage)
 	}

@@ -90,7 +90,7 @@ func runExplain(s *streams, o explainOptions, args []string) error {
 	case err != nil:
 		return usageError(fmt.Errorf("%s: %w", name, err), "name a file with the error, or send it on standard input")
 	case len(text) > longestError:
-		return usageError(fmt.Errorf("%s is longer than %d MiB", name, longestError>>20), "send only the error")
+		return usageError(fmt.Errorf("%s is longer than %d MiB", name, longestError>>20), "send only the text of the error")
 	case strings.TrimSpace(string(text)) == "" && c.status == 0 && len(c.headers) == 0:
 		return usageError(fmt.Errorf("%s is empty", name), "write the error into the file: sluice explain error.txt")
 	}
@@ -205,7 +205,7 @@ func explainLines(s *streams, in io.Reader, name string, flags puzzle) error {
 	case unread != io.EOF:
 		return usageError(fmt.Errorf("%s line %d: %w", name, n+1, unread), "name a readable file, or send it on standard input")
 	case broken > 0:
-		return usageError(fmt.Errorf("%s of %s lines of %s are broken", group(broken), group(broken+solved), name),
+		return usageError(fmt.Errorf("%s of %s lines of %s are invalid", group(broken), group(broken+solved), name),
 			`write a JSON object on each line, such as {"text": "...", "status": 429}`)
 	case solved == 0:
 		return usageError(fmt.Errorf("%s is empty", name), `write a JSON object on each line, such as {"text": "...", "status": 429}`)
@@ -334,11 +334,11 @@ func meaningOf(k sluice.Kind) meaning {
 		sluice.Blocked:        {"a firewall or proxy responded instead of the provider", "fail", "retry the item once at the end, then fail it; stop the run if no other item succeeds"},
 		sluice.Auth:           {"the key was rejected", "stop", "exclude the key if other requests with it are rejected too; without another key, stop the run, which can be resumed"},
 		sluice.Timeout:        {"no response within the timeout", "retry", "retry after a backoff; an attempt is spent"},
-		sluice.Network:        {"the connection failed or broke", "retry", "retry after a backoff; an attempt is spent if the request was sent"},
+		sluice.Network:        {"the connection failed or was interrupted", "retry", "retry after a backoff; an attempt is spent if the request was sent"},
 		sluice.ServerError:    {"the provider had an internal error", "retry", "retry after a backoff; an attempt is spent"},
-		sluice.CommandFailed:  {"a command failed for its own reasons", "retry", "retry after a backoff; an attempt is spent"},
+		sluice.CommandFailed:  {"a command failed without an error of a provider", "retry", "retry after a backoff; an attempt is spent"},
 		sluice.BadRequest:     {"the request is invalid", "fail", "fail the item: the same request would be rejected again"},
-		sluice.ContextLength:  {"the request is larger than the model's context, or than the whole limit", "fail", "fail the item: the same request would be rejected again"},
+		sluice.ContextLength:  {"the request alone exceeds the model's context window or a limit", "fail", "fail the item: the same request would be rejected again"},
 		sluice.ContentFilter:  {"rejected for its content", "fail", "fail the item: the same request would be rejected again"},
 	}[k]
 }

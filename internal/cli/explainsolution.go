@@ -121,13 +121,13 @@ func (v solution) print(s *streams) error {
 		add("budget", "%s", v.budgetWords(b))
 	}
 	if v.TooLarge {
-		add("size", "the request alone is larger than the whole limit: it can never pass")
+		add("size", "the request alone exceeds the limit, so every retry would fail")
 	}
 	if v.Recognised() {
 		add("sluice", "%s", meaningOf(v.Kind).does)
 		about := "the " + v.About().String()
 		if v.Scope > v.About() {
-			about += fmt.Sprintf(": it names the %s, which the response does not prove", v.Scope)
+			about += fmt.Sprintf(": the response blames the %s, but without proof", v.Scope)
 		}
 		add("about", "%s", about)
 		add("why", "%s", provider.Reason{Rule: v.Why.Rule, Field: v.Why.Field, Value: v.Why.Value})
@@ -167,11 +167,11 @@ func (v solution) printWaits(add func(name, format string, args ...any)) {
 	}
 	switch {
 	case v.Probe > 0:
-		add("asked", "%s, which is not trusted here: one request is sent earlier as a test", wait(v.Wait))
+		add("asked", "%s, which is not trusted for this error: one test request is sent earlier", wait(v.Wait))
 	case v.Wait > 0 && resume.Sub(v.now) > v.Wait+time.Second:
-		add("asked", "%s, which ends before the allowance is renewed", wait(v.Wait))
+		add("asked", "%s, although the allowance is renewed later", wait(v.Wait))
 	case v.asked > 0 && v.asked != v.Wait:
-		add("asked", "%s by the header; the text is more exact", wait(v.asked))
+		add("asked", "%s in the header, but the text is more exact", wait(v.asked))
 	}
 	if differs := v.Until.Sub(resume).Abs() > time.Second; !v.Until.IsZero() && differs && v.Probe == 0 {
 		add("reset", "%s", moment(v.Until, v.now))

@@ -165,7 +165,7 @@ func (o *findOptions) check() error {
 // checkPublished finds flags that do not go with --from-provider.
 func (o *findOptions) checkPublished() error {
 	if o.account.model == "" && o.account.provider == "" {
-		return usageError(errors.New("--from-provider: the provider is missing"), "name it, for example --provider openai")
+		return usageError(errors.New("--from-provider: the provider is missing"), "name the provider, for example --provider openai")
 	}
 	return nil
 }

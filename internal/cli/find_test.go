@@ -77,31 +77,31 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 		want   string
 	}{
 		{"requests that were measured", func(r *find.Result) {},
-			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 busy, less 5 % margin; at least 64 at once" + soak + spent},
+			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 workers busy, less 5 % margin; at least 64 at once" + soak + spent},
 		{"requests that headers tell", func(r *find.Result) {
 			r.Findings.Limits[limits.Requests] = finding(600, limits.SourceHeader, 0)
 			r.Findings.Latency.Mean, r.Workers, r.Binding.Busy, r.Binding.Margin = 200*time.Millisecond, 1, 2, 0
-		}, "1 worker: 600 requests/min (stated by headers) and 200 ms per request keep 2 busy; at least 64 at once" + soak + spent},
+		}, "1 worker: 600 requests/min (stated by headers) and 200 ms per request keep 2 workers busy; at least 64 at once" + soak + spent},
 		{"input tokens that a refusal tells", func(r *find.Result) {
 			r.Bound, r.Binding = find.BoundTokens, find.Binding{Dimension: limits.InputTokens, Cost: 119.6, Busy: 5.2, Margin: 0.021}
 			r.Findings.Limits[limits.InputTokens] = finding(30_000, limits.SourceRejection, 0)
 			r.Workers = 5
-		}, "5 workers: 30,000 input tokens/min (stated by rejections), 120 tokens and 1.25 s per request keep 5.2 busy, less 2 % margin; " +
+		}, "5 workers: 30,000 input tokens/min (stated by rejections), 120 tokens and 1.25 s per request keep 5.2 workers busy, less 2 % margin; " +
 			"at least 64 at once; 598 requests/min (measured ±3 %)" + soak + spent},
 		{"tokens that are told", func(r *find.Result) {
 			r.Bound, r.Binding = find.BoundTokens, find.Binding{Dimension: limits.Tokens, Cost: 620, Busy: 1.04, Margin: 0.004}
 			only(r, r.Findings.Limits[limits.Concurrency], map[limits.Dimension]find.Finding{limits.Tokens: finding(30_000, limits.SourceConfigured, 0)})
 			r.Workers = 1
-		}, "1 worker: 30,000 tokens/min (configured), 620 tokens and 1.25 s per request keep 1.04 busy, less 0.4 % margin; at least 64 at once" + soak + spent},
+		}, "1 worker: 30,000 tokens/min (configured), 620 tokens and 1.25 s per request keep 1.04 workers busy, less 0.4 % margin; at least 64 at once" + soak + spent},
 		{"a cap that was measured", func(r *find.Result) {
 			r.Bound, r.Workers, r.Binding = find.BoundConcurrency, 20, find.Binding{}
 			only(r, finding(20, limits.SourceMeasured, 0), map[limits.Dimension]find.Finding{
 				limits.Requests: finding(900.9, limits.SourceAtLeast, 0), limits.RequestsPerDay: finding(10_000, limits.SourceHeader, 0)})
-		}, "20 workers: 20 at once, more are rejected (measured); at least 900 requests/min; 10,000 requests/day (stated by headers)" + soak + spent},
+		}, "20 workers: the provider accepts 20 at once and rejects more (measured); at least 900 requests/min; 10,000 requests/day (stated by headers)" + soak + spent},
 		{"a cap that was told", func(r *find.Result) {
 			r.Bound, r.Workers, r.Binding = find.BoundConcurrency, 8, find.Binding{}
 			only(r, finding(8, limits.SourceConfigured, 0), nil)
-		}, "8 workers: 8 at once, more are rejected (configured)" + soak + spent},
+		}, "8 workers: the provider accepts 8 at once and rejects more (configured)" + soak + spent},
 		{"a queue", func(r *find.Result) {
 			r.Bound, r.Findings.Queue, r.Workers, r.Binding = find.BoundQueue, true, 16, find.Binding{}
 			only(r, finding(16, limits.SourceMeasured, 0), nil)
@@ -109,53 +109,53 @@ func TestWhatWasFoundIsSaidInOneLine(t *testing.T) {
 		{"a queue, and a rate below it", func(r *find.Result) {
 			r.Findings.Queue, r.Findings.Limits[limits.Concurrency] = true, finding(16, limits.SourceMeasured, 0)
 		},
-			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 busy, less 5 % margin; the server handles 16 at once (measured)" + soak + spent},
+			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 workers busy, less 5 % margin; the server handles 16 at once (measured)" + soak + spent},
 		{"a cap, and a rate below it", func(r *find.Result) { r.Findings.Limits[limits.Concurrency] = finding(80, limits.SourceMeasured, 0) },
-			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 busy, less 5 % margin; at most 80 at once (measured)" + soak + spent},
+			"11 workers: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 workers busy, less 5 % margin; at most 80 at once (measured)" + soak + spent},
 		{"nothing below what was asked for", func(r *find.Result) {
 			r.Bound, r.Workers, r.Binding = find.BoundWorkers, 100, find.Binding{}
 			only(r, finding(100, limits.SourceAtLeast, 0), nil)
-		}, "100 workers: no more than --max-workers 100 were tried; at least 100 at once" + soak + spent},
+		}, "100 workers: no more workers than --max-workers 100 were tried; at least 100 at once" + soak + spent},
 		{"what could be certified", func(r *find.Result) {
 			r.Bound, r.Findings.Limits[limits.Requests] = find.BoundCertified, finding(598.7, limits.SourceAtLeast, 0)
 			r.Binding.Margin = 0
-		}, "11 workers: 598 requests/min (verified at least) and 1.25 s per request keep 12.5 busy; more could not be certified within --token-budget 1,000,000; " +
+		}, "11 workers: 598 requests/min (verified at least) and 1.25 s per request keep 12.5 workers busy; more workers could not be verified within --token-budget 1,000,000; " +
 			"at least 64 at once" + soak + spent},
 		{"a soak that was refused first", func(r *find.Result) {
 			r.Bound, r.Workers, r.Binding = find.BoundSoak, 9, find.Binding{}
 			delete(r.Findings.Limits, limits.Requests)
 			r.Soak = find.Soak{Workers: 9, Requests: 27, Rejected: 1}
-		}, "9 workers: more workers were rejected with real requests; at least 64 at once; soak 27 requests, 1 rejected" + spent},
+		}, "9 workers: real requests of more workers were rejected; at least 64 at once; soak 27 requests, 1 rejected" + spent},
 		{"a bucket of one", func(r *find.Result) {
 			r.BucketOfOne, r.Workers = true, 1
 			delete(r.Findings.Limits, limits.Concurrency)
 			r.Spent.Cost, r.Spent.Estimated = &cost, 4_000
-		}, "1 worker: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 busy, less 5 % margin; two requests at once are always " +
-			"rejected: no number of workers is safe without pacing, and only sluice run can use this limit" + soak + "; 433 requests, 54k tokens (4,000 of them estimated), $0.12, 31 s"},
+		}, "1 worker: 598 requests/min (measured ±3 %) and 1.25 s per request keep 12.5 workers busy, less 5 % margin; two simultaneous requests are always " +
+			"rejected: without pacing, no number of workers is safe, and only sluice run can use this limit" + soak + "; 433 requests, 54k tokens (4,000 of them estimated), $0.12, 31 s"},
 		{"nothing passed", func(r *find.Result) {
 			*r = find.Result{Bound: find.BoundNothing, Spent: find.Spent{Requests: 9, Rejected: 9}, Took: 120 * time.Second}
 		}, "0 workers: even one request at a time is rejected; 9 requests, 0 tokens, 2 min 00 s"},
 		{"stopped with an interval", func(r *find.Result) { endedEarly(r, 0, 4, 32) },
-			"stopped early: the number lies between 4 and 32 workers; at least 64 at once; 598 requests/min (measured ±3 %)" + spent},
+			"stopped early: the number of workers is between 4 and 32 workers; at least 64 at once; 598 requests/min (measured ±3 %)" + spent},
 		{"stopped when it was no more than what was asked for", func(r *find.Result) { *r = find.Result{Subject: r.Subject}; endedEarly(r, 0, 0, 100) },
-			"stopped early: the number is unknown; 0 requests, 0 tokens, 0 ms"},
+			"stopped early: the number of workers is unknown; 0 requests, 0 tokens, 0 ms"},
 		{"stopped when it had to be proved", func(r *find.Result) {
 			endedEarly(r, 0, 1, 1)
 			delete(r.Findings.Limits, limits.Requests)
 		},
-			"stopped early: the number is at most 1 worker; at least 64 at once" + spent},
+			"stopped early: the number of workers is at most 1 worker; at least 64 at once" + spent},
 		{"stopped in the soak", func(r *find.Result) {
 			endedEarly(r, 0, 11, 12)
 			r.Soak = find.Soak{Workers: 11, Requests: 8, Rejected: 1}
 		},
-			"stopped early: the number lies between 11 and 12 workers; at least 64 at once; 598 requests/min (measured ±3 %); soak 8 requests, 1 rejected" + spent},
+			"stopped early: the number of workers is between 11 and 12 workers; at least 64 at once; 598 requests/min (measured ±3 %); soak 8 requests, 1 rejected" + spent},
 		{"stopped after the soak", func(r *find.Result) { endedEarly(r, 11, 11, 12) },
 			"stopped early: 11 workers were safe; at least 64 at once; 598 requests/min (measured ±3 %)" + soak + spent},
 		{"stopped at once", func(r *find.Result) {
 			*r = find.Result{Spent: find.Spent{Requests: 1}}
 			endedEarly(r, 0, 0, 0)
 		},
-			"stopped early: the number is unknown; 1 request, 0 tokens, 0 ms"},
+			"stopped early: the number of workers is unknown; 1 request, 0 tokens, 0 ms"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := foundResult()
@@ -298,7 +298,7 @@ func TestHowASearchEnds(t *testing.T) {
 		{"interrupted when a number was safe", func(r *find.Result) { endedEarly(r, 11, 11, 12) }, context.Canceled, exitInterrupted, "11\n",
 			[]string{"11 workers were safe"}, true, false},
 		{"interrupted with nothing known", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, context.Canceled,
-			exitInterrupted, "", []string{"the number is unknown"}, true, true},
+			exitInterrupted, "", []string{"the number of workers is unknown"}, true, true},
 		{"interrupted with no more known than what passed", func(r *find.Result) {
 			endedEarly(r, 0, 1, 12)
 			delete(r.Findings.Limits, limits.Requests)
@@ -312,9 +312,9 @@ func TestHowASearchEnds(t *testing.T) {
 		{"interrupted after a limit was lowered", func(r *find.Result) { endedEarly(r, 6, 6, 6) }, context.Canceled, exitInterrupted, "6\n",
 			[]string{"6 workers were safe"}, true, false},
 		{"by half of what was left of the day", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, find.ErrDay, exitFailed, "",
-			[]string{"hint: run the same command on the next day"}, true, false},
+			[]string{"hint: run the same command again tomorrow"}, true, false},
 		{"by the token budget", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, fmt.Errorf("then: %w", find.ErrTokenBudget), exitBudget, "",
-			[]string{"stopped by --token-budget 1,000,000: then: the token budget is too small for another request", "hint: raise the cap"}, true, false},
+			[]string{"stopped by --token-budget 1,000,000: then: the token budget is too small for another request", "hint: raise --token-budget"}, true, false},
 		{"by the cost", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, find.ErrMaxCost, exitBudget, "", []string{"stopped by --max-cost $2.00"}, true, false},
 		{"by a refused key", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, refusal(sluice.Auth, 401), exitFailed, "",
 			[]string{"the key was rejected: openai-compatible: 401 auth: so it is", "hint: name the variable of the key"}, false, true},

@@ -28,7 +28,7 @@ func (f *search) foretell() error {
 		return err
 	}
 	if f.o.mode == modeAuto {
-		f.s.errorf("sluice: a search takes one to five minutes, or some seconds with rate limit headers\n")
+		f.s.errorf("sluice: a search takes one to five minutes, or a few seconds if the provider sends rate limit headers\n")
 	}
 	f.s.errorf("sluice: nothing was sent; rejected requests cost nothing, and %s\n", f.bounds())
 	return nil

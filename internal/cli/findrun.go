@@ -134,7 +134,7 @@ func (f *search) ending(err error) *exitError {
 		e.code, e.err = exitBudget, fmt.Errorf("stopped by --max-cost %s: %w", dollars(f.o.maxCost), err)
 		e.hint = cheaper
 	case errors.Is(err, find.ErrDay):
-		e.hint = "run the same command on the next day, so that other work can use the remaining requests of this day"
+		e.hint = "run the same command again tomorrow, so that other work can use the remaining requests of this day"
 	case errors.Is(err, context.Canceled):
 		e.code, e.err, e.hint = exitInterrupted, errors.New("interrupted"), "run the same command again to start a new search"
 	case said:
@@ -148,7 +148,7 @@ func (f *search) ending(err error) *exitError {
 }
 
 // cheaper is the hint for a budget that is used up.
-const cheaper = "raise the cap, or lower --max-workers"
+const cheaper = "raise --token-budget or --max-cost, or lower --max-workers"
 
 // explainRefused adds the reason why the provider does not respond, and a hint.
 func (e *exitError) explainRefused(refused *provider.Error, f *search) {

@@ -77,7 +77,7 @@ func checkConflicts(fs *pflag.FlagSet) (err error) {
 	fs.Visit(func(f *pflag.Flag) {
 		for _, other := range f.Annotations[withoutOf] {
 			if given := fs.Lookup(other); err == nil && given != nil && given.Changed && given.Value.String() != "false" && f.Value.String() != "false" {
-				err = usageError(fmt.Errorf("--%s and --%s cannot be combined", f.Name, other), "omit one of them")
+				err = usageError(fmt.Errorf("--%s and --%s cannot be combined", f.Name, other), "omit one of the two flags")
 			}
 		}
 	})
@@ -278,7 +278,7 @@ func checkText(text string, words []string) error {
 	case words != nil && !slices.Contains(words, text):
 		return badValue("is not one of " + strings.Join(words, ", "))
 	case text == "":
-		return badValue("is empty: omit it, or check the variable in it")
+		return badValue("is empty: omit the flag, or check the variable in its value")
 	}
 	return nil
 }

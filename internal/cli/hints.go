@@ -92,7 +92,7 @@ func (e *exitError) explainRun(err error, again, elsewhere string) bool {
 // address is what says where calls go.
 func (a *accounts) address() string {
 	if a != nil && a.upstreams != nil {
-		return "base_url of the upstreams"
+		return "the field base_url of the upstreams"
 	}
 	return "--base-url"
 }

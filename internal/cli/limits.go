@@ -58,7 +58,7 @@ func (f *limitFlags) Limits() (sluice.Limits, error) {
 	for d, value := range f.limits.All() {
 		if w := f.limits.WindowOf(d); w != nil && w.N > 0 && *value > 0 {
 			return sluice.Limits{}, usageError(fmt.Errorf("--%s and --%s %s=%s both limit the %s", d, rateLimitFlag, d.WindowName(), *w, d.WindowName()),
-				"omit one of them")
+				"omit one of the two flags")
 		}
 	}
 	return f.limits, nil

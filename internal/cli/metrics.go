@@ -51,7 +51,7 @@ func eventsFlag(field *string) flag {
 // check refuses events on standard output.
 func (f *watchFlags) check() error {
 	if f.events == "-" {
-		return usageError(errors.New("--events needs a file: standard output is for --json"), "name a file, for example --events events.jsonl")
+		return usageError(errors.New("--events needs a file, because --json uses standard output"), "name a file, for example --events events.jsonl")
 	}
 	return nil
 }

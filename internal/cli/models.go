@@ -37,7 +37,7 @@ providers' pages on ` + pricing.Date + `. A ? marks a price without a source. Pr
 func printModels(s *streams, pattern string, asJSON bool) error {
 	found := pricing.Matching(pattern)
 	if len(found) == 0 {
-		return &exitError{code: exitFailed, err: fmt.Errorf("no model matches %q", pattern), hint: "use a part of PROVIDER/MODEL, or list all models with sluice models"}
+		return &exitError{code: exitFailed, err: fmt.Errorf("no model matches %q", pattern), hint: "use a part of a name PROVIDER/MODEL, or list all models with sluice models"}
 	}
 	if asJSON {
 		for i := range found {

@@ -240,7 +240,7 @@ func (o *planOptions) missed(f planned) (missed, err error) {
 		}
 		if cost != nil && *cost > o.maxCost {
 			faults = append(faults, fmt.Sprintf("%s %s, above --max-cost %s", how, dollars(*cost), dollars(o.maxCost)))
-			fits = append(fits, fmt.Sprintf("%s requests cost no more", group(*f.WithinBudget)))
+			fits = append(fits, fmt.Sprintf("%s requests stay within --max-cost", group(*f.WithinBudget)))
 		}
 	}
 	took, within, how := f.Time.Duration, f.WithinDeadline, "take"
@@ -249,7 +249,7 @@ func (o *planOptions) missed(f planned) (missed, err error) {
 	}
 	if within != nil && took > o.shape.Deadline {
 		faults = append(faults, fmt.Sprintf("%s %s, longer than --deadline %s", how, span(took), o.deadline.text))
-		fits = append(fits, fmt.Sprintf("%s requests are answered in time", group(*within)))
+		fits = append(fits, fmt.Sprintf("%s requests finish before the deadline", group(*within)))
 	}
 	if len(faults) == 0 {
 		return nil, nil

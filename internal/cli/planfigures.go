@@ -78,7 +78,7 @@ func printRows(w io.Writer, rows []figureRow) {
 
 // rows returns the rows of the plan.
 func (f *figures) rows() []figureRow {
-	slots := "requests in flight suffice for this pace: sluice run sets them, a pool of your own needs this size"
+	slots := "requests in flight suffice for this rate: sluice run sets this number, and your own worker pool needs this size"
 	if f.Processes > 1 {
 		slots += fmt.Sprintf("; %s for each of %d processes", group(f.NodesPerProcess), f.Processes)
 	}
@@ -105,8 +105,8 @@ func (f *figures) rows() []figureRow {
 			number(f.ReservedTokens), number(f.InputTokens), number(f.OutputTokens))},
 		{"within the deadline", optional(f.WithinDeadline), "requests"},
 		{"within the budget", optional(f.WithinBudget), "requests"},
-		{"above a limit", unlessZero(f.TooLarge), "requests, each larger than a whole limit: the provider rejects them"},
-		{"other models", unlessZero(f.OtherModels), "requests of the workload omitted: they have other limits"},
+		{"above a limit", unlessZero(f.TooLarge), "requests use more tokens than a limit allows, and the provider rejects them"},
+		{"other models", unlessZero(f.OtherModels), "requests of the workload are omitted, because other limits apply to them"},
 	}
 }
 
@@ -118,10 +118,10 @@ func (f *figures) workers() (value, text string) {
 				share, most = used, b
 			}
 		}
-		text = fmt.Sprintf("loops without a pace that stay within every limit; they use at most %s of %s %s",
+		text = fmt.Sprintf("workers without pacing stay within every limit, and use at most %s of %s %s",
 			prose.Percent(share), most.Dimension, group(most.Limit))
 		if burst := f.WorkersBurst.Duration; burst > 0 {
-			text += fmt.Sprintf(", and need buckets that hold %s", atLeast(burst))
+			text += fmt.Sprintf(", and need token buckets that hold %s", atLeast(burst))
 		}
 		return group(f.Workers), text
 	}
@@ -133,9 +133,9 @@ func (f *figures) workers() (value, text string) {
 			}
 		}
 	}
-	text = "even one loop without a pace exceeds a limit: " + strings.Join(uses, ", ")
+	text = "even one worker without pacing exceeds a limit: " + strings.Join(uses, ", ")
 	if len(uses) == 0 {
-		text = fmt.Sprintf("even one loop without a pace needs buckets that hold %s; they are said to hold %s", atLeast(f.WorkersBurst.Duration),
+		text = fmt.Sprintf("even one worker without pacing needs token buckets that hold %s, but the configured buckets hold %s", atLeast(f.WorkersBurst.Duration),
 			span(f.Plan.Limits.Burst))
 	}
 	return group(f.Workers) + " NOT SAFE", text
@@ -169,7 +169,7 @@ func (f *figures) capModel() (value, text string) {
 	if m == nil {
 		return "", ""
 	}
-	text = fmt.Sprintf("requests in flight, by the cap or requests/min only: without a pace they come to %s requests/min", number(m.OffersRequests))
+	text = fmt.Sprintf("requests in flight, if only the cap or requests/min counts: without pacing, this number makes %s requests/min", number(m.OffersRequests))
 	if limit := f.Plan.Limits.RPM; limit > 0 {
 		text += fmt.Sprintf(" (rpm %s)", group(limit))
 	}
@@ -190,7 +190,7 @@ func (f *figures) cost() (value, text string) {
 	case f.CostPerRequest != nil:
 		return dollars(*f.CostPerRequest), "for each request"
 	}
-	return "unknown", "no prices: add --price IN/OUT"
+	return "unknown", "the prices are unknown: add --price IN/OUT"
 }
 
 // printLimits lists the limits and where each is from.
@@ -260,7 +260,7 @@ func batchWords(b *plan.BatchAPI) (value, text string) {
 	if b == nil {
 		return "", ""
 	}
-	text = prose.Percent(b.Price) + " of the live price: sluice run --batch"
+	text = prose.Percent(b.Price) + " of the live price, with sluice run --batch"
 	if b.Window.Duration > 0 {
 		text += "; each ends within " + hours(b.Window.Duration)
 	}

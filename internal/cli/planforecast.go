@@ -49,7 +49,7 @@ func (f *figures) foreseen() []figureRow {
 		{"stopped", c.Stopped, "before the end"},
 		{"requests/min", number(c.Throughput), fmt.Sprintf("computed: %s in the long run", number(f.Throughput))},
 		{"throttled", dimensionWords(c.Refused), "of " + count(c.Tries, "attempt")},
-		{"failed", unlessZero(c.Failed), "above a whole limit, or given up"},
+		{"failed", unlessZero(c.Failed), "requests that exceed a limit, or failed after their last attempt"},
 		{"quota used", quota, quotas},
 		{"in flight", group(c.Peak), f.inFlight()},
 		{"waits", span(c.Wait.Mean.Duration), fmt.Sprintf("on average, in a queue of at most 16 requests; 95 %% below %s", span(c.Wait.P95.Duration))},
@@ -64,13 +64,13 @@ func (f *figures) inFlight() string {
 	start, ceiling := f.Forecast.Client.BeginsWith["concurrency"], f.Forecast.Client.Configured["concurrency"]
 	switch {
 	case peak == mostWorkers:
-		text = "the maximum of a run"
+		text = "the maximum that a run allows"
 	case start > 0 && ceiling == 0 && float64(peak) > start:
-		text = fmt.Sprintf("at most: it starts with concurrency %s and tries more; --concurrency %[1]s limits it", number(start))
+		text = fmt.Sprintf("at most: the run starts with concurrency %s and tries more; --concurrency %[1]s limits the run", number(start))
 	}
 	text += fmt.Sprintf("; computed slots: %s", group(f.Slots))
 	if peak > f.Slots && start == 0 && ceiling == 0 {
-		text += ", enough for the pace; more are in flight if requests take longer, a full bucket lets many start, or no limit is known yet"
+		text += ", enough for the rate; more are in flight if requests take longer, a full token bucket lets many start, or no limit is known yet"
 	}
 	return text
 }
@@ -87,5 +87,5 @@ func quotaWords(quotas []plan.QuotaUse) (value, text string) {
 	if len(words) == 0 {
 		return "", ""
 	}
-	return words[0], strings.Join(append([]string{"of the amount that it allows in the time"}, words[1:]...), "; ")
+	return words[0], strings.Join(append([]string{"of the amount that the limit allows in this time"}, words[1:]...), "; ")
 }

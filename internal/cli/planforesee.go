@@ -88,13 +88,13 @@ func (o *planOptions) scenario(f planned) (plan.Scenario, []plan.Assumption) {
 	s := f.Plan.Scenario(usualJitter)
 	s.Workers, s.Dialect, s.Provider.Seed = mostWorkers, f.subject.account.Dialect, o.foresee.seed
 	s.Told, s.Start = f.subject.told, f.subject.start
-	assumed := []plan.Assumption{{What: "jitter", Value: fmt.Sprint(usualJitter), Why: "spread of the latency, sigma of a lognormal factor"}}
+	assumed := []plan.Assumption{{What: "jitter", Value: fmt.Sprint(usualJitter), Why: "spread of the latency: sigma of a lognormal factor"}}
 	if f.Plan.Limits.Burst == 0 {
-		assumed = append(assumed, plan.Assumption{What: "burst", Value: fmt.Sprint(s.Provider.Burst), Why: "not stated: the provider's buckets hold the limit of a second, or four of the largest requests"})
+		assumed = append(assumed, plan.Assumption{What: "burst", Value: fmt.Sprint(s.Provider.Burst), Why: "not set: the provider's token buckets hold the limit of one second, or four of the largest requests"})
 	}
 	if f.Requests == 0 {
 		s.Horizon = usualHorizon
-		assumed = append(assumed, plan.Assumption{What: "horizon", Value: span(s.Horizon), Why: "requests without end are simulated for this time"})
+		assumed = append(assumed, plan.Assumption{What: "horizon", Value: span(s.Horizon), Why: "without --requests, this length of time is simulated"})
 	}
 	return s, assumed
 }

@@ -80,11 +80,11 @@ func (o *planOptions) choose(models map[string]*modelCalls) (workloadFile, error
 		}
 		list := strings.Join(names, ", ")
 		if o.model == "" {
-			return workloadFile{}, usageError(fmt.Errorf("%s is for several models with different limits: %s", o.workload, list),
-				"choose one with --model")
+			return workloadFile{}, usageError(fmt.Errorf("%s contains requests to several models with different limits: %s", o.workload, list),
+				"choose one model with --model")
 		}
 		return workloadFile{}, usageError(fmt.Errorf("%s has no requests for model %s, only for %s", o.workload, o.model, list),
-			"choose one of them with --model")
+			"choose one of these models with --model")
 	}
 	f := workloadFile{model: chosen.name, calls: chosen.calls}
 	for _, m := range sorted {
@@ -101,7 +101,7 @@ func workloadError(err error) error {
 	}
 	hint := hintOf(err)
 	if hint == "" {
-		hint = "correct the line, in a form that sluice run accepts"
+		hint = "correct the line: sluice run must accept the item"
 	}
 	return usageError(err, "%s", hint)
 }

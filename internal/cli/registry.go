@@ -122,7 +122,7 @@ func listRegistry(s *streams, r *provider.Registry, name, model string, asJSON b
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	b.WriteString("? is doubtful: old, contradicted, or not from the provider itself. Missing values are unknown.\n")
+	b.WriteString("A ? marks doubtful values: old, contradicted, or not from the provider itself. Missing values are unknown.\n")
 	_, err = s.out.Write([]byte(b.String()))
 	return err
 }

@@ -35,7 +35,7 @@ waits, the used share of each limit, rejections and pauses.`,
   sluice report out.jsonl --events events.jsonl --html report.html`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError(fmt.Errorf("expected one file of results, not %d", len(args)), "name the results of one run: sluice report OUT.jsonl --events FILE")
+				return usageError(fmt.Errorf("expected one file of results, not %d", len(args)), "name the output file of one run: sluice report OUT.jsonl --events FILE")
 			}
 			return nil
 		},
@@ -61,7 +61,7 @@ waits, the used share of each limit, rejections and pauses.`,
 func (o *reportOptions) check() error {
 	switch {
 	case o.output == "" && o.events == "":
-		return usageError(errors.New("no results and no events are named"), "name the results of a run, or --events: sluice report OUT.jsonl --events FILE")
+		return usageError(errors.New("neither an output file nor --events is given"), "name the output file of a run, its events, or both: sluice report OUT.jsonl --events FILE")
 	case o.html == "-" && o.asJSON:
 		return usageError(errors.New("--html - and --json both go to standard output"), "write the page to a file with --html FILE")
 	}

@@ -48,5 +48,5 @@ func (r room) note(wanted int) string {
 	if r.calls == 0 || wanted <= r.calls {
 		return ""
 	}
-	return fmt.Sprintf("at most %s requests are in flight: this process may open %s files (ulimit -n)", group(r.calls), group(int64(r.files)))
+	return fmt.Sprintf("at most %s requests are in flight, because this process may open only %s files (ulimit -n)", group(r.calls), group(int64(r.files)))
 }

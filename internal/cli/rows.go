@@ -29,7 +29,7 @@ func (f *rowFlags) fill(cfg *batch.Config) error {
 	case err != nil:
 		return usageError(fmt.Errorf("--template: %w", err), "name a file with a template, such as: Answer in one word: {{.question}}")
 	case !utf8.Valid(text):
-		return usageError(fmt.Errorf("--template: %s is not valid UTF-8", f.template), "save it as UTF-8")
+		return usageError(fmt.Errorf("--template: %s is not valid UTF-8", f.template), "save the template as UTF-8")
 	}
 	cfg.TemplateName, cfg.Template = f.template, strings.TrimPrefix(string(text), "\ufeff")
 	for _, end := range []string{"\n", "\r"} { // the end of its last line is the editor's, not the prompt's

@@ -322,7 +322,7 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 		r.s.errorf("hint: %s\n", sum.Hint)
 	}
 	if b := together; b != nil && len(sum.Upstreams) == 0 && r.accounts.shared == nil {
-		r.s.errorf("hint: if the account has one limit for all models, set it with --%[1]s %[2]d: models were rejected below half of their %[1]s\n",
+		r.s.errorf("hint: set --%[1]s %[2]d if all models of the account share one limit: models were rejected below half of their own %[1]s limits\n",
 			b.Dimension, b.Limit)
 	}
 	return err

@@ -58,7 +58,7 @@ func (o *runOptions) check() error {
 	case o.output == "-":
 		return usageError(errors.New("the output is the checkpoint and cannot be a pipe"), "name a file, such as -o out.jsonl")
 	case o.workers && o.shared.url == "":
-		return usageError(errors.New("--distribute needs --redis, where workers take requests"), "name the server with --redis redis://HOST")
+		return usageError(errors.New("--distribute needs --redis, the server from which workers take requests"), "name the server with --redis redis://HOST")
 	}
 	o.account.elsewhere = o.workers
 	if o.account.provider == "sim" {
@@ -113,7 +113,7 @@ func (o *runOptions) systemText() (string, error) {
 	case err != nil:
 		return "", usageError(fmt.Errorf("system prompt: %w", err), "set --system to the text, or to @FILE")
 	case !utf8.Valid(b):
-		return "", usageError(fmt.Errorf("system prompt: %s is not valid UTF-8", name), "save it as UTF-8")
+		return "", usageError(fmt.Errorf("system prompt: %s is not valid UTF-8", name), "save the file as UTF-8")
 	}
 	return strings.TrimSpace(strings.TrimPrefix(string(b), "\ufeff")), nil
 }
@@ -125,7 +125,7 @@ func (o *runOptions) settings() (map[string]json.RawMessage, error) {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || name == "" || !json.Valid([]byte(value)) {
 			return nil, usageError(fmt.Errorf("--set %s is not of the form name=json", text),
-				`write a JSON value, with quotes around texts: --set temperature=0.2 --set 'user="me"'`)
+				`write a JSON value, with quotes around a string: --set temperature=0.2 --set 'user="me"'`)
 		}
 		set[name] = json.RawMessage(value)
 	}

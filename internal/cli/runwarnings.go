@@ -15,8 +15,8 @@ func (r *batchRun) warn(e sluice.Event) {
 	model := e.Lane
 	e.Lane = r.accounts.upstreams.label(e.Account, e.Lane)
 	if e.Type == limits.EventShared && r.accounts.shared == nil {
-		r.s.errorf("sluice: another process uses %s with the same key: together they may exceed its limits\n", e.Lane)
-		r.s.errorf("hint: share the limits with --redis URL in both or through `sluice serve`, or run one after the other\n")
+		r.s.errorf("sluice: another process uses %s with the same key: together both may exceed its limits\n", e.Lane)
+		r.s.errorf("hint: set --redis URL in both processes, use `sluice serve`, or run one process after the other\n")
 	}
 	r.watchHealth(e)
 	r.watchRefusals(model, &e)
@@ -90,7 +90,7 @@ func (r *batchRun) watchModel(model string) {
 
 // leftOut tells of an upstream, or one of its keys, that gets no calls any more.
 func (r *batchRun) leftOut(l provider.Exclusion) {
-	format := "sluice: upstream %s: continues without a key: %s\n"
+	format := "sluice: upstream %s: continues without one of its keys: %s\n"
 	switch {
 	case l.Kind == sluice.OK:
 		format = "sluice: upstream %s: %s\n"

@@ -216,7 +216,7 @@ func (r *serving) openUpstreams(a *accounts, s *serveSettings) error {
 	o := r.o
 	listed := len(a.settings.file.Upstreams) > 0 && o.account.provider == "" && o.account.baseURL == ""
 	if r.listed && !listed {
-		return usageError(fmt.Errorf("%s: upstreams is empty now", a.settings.file.Name),
+		return usageError(fmt.Errorf("%s: the list upstreams is empty now", a.settings.file.Name),
 			"list the upstreams again, or restart the gateway to serve each provider with a key in the environment")
 	}
 	if listed && o.account.model != "" {
@@ -304,7 +304,7 @@ func (r *serving) openTenants() (err error) {
 		Tenants: r.settings.tenants, Spent: spent, Logger: slog.New(&logHandler{s: r.s, verbose: r.o.verbose}),
 	})
 	if err != nil {
-		return usageError(err, "repair the file, or remove it to count from zero")
+		return usageError(err, "repair the file, or remove it to count all spending from zero")
 	}
 	return nil
 }

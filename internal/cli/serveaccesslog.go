@@ -204,7 +204,7 @@ func (l *accessLog) replace() {
 		return
 	}
 	if err := l.file.Close(); err != nil {
-		l.s.errorf("sluice: warning: the old file of the access log: %s\n", err)
+		l.s.errorf("sluice: warning: the old file of the access log cannot be closed: %s\n", err)
 	}
 	l.file = f
 }

@@ -128,7 +128,7 @@ func (r *serving) begins(at net.Addr, doc *checked, dashboard bool) error {
 	if r.tenants.Keyed() {
 		key = "a key that `sluice serve key` made"
 	}
-	r.s.errorf("hint: clients need these, and %s:\n", key)
+	r.s.errorf("hint: set these variables for clients, and %s:\n", key)
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(doc.Env))) {
 		r.s.errorf("export %s=%s\n", name, doc.Env[name])
 	}
@@ -226,16 +226,16 @@ func (c *checked) print(to func(format string, args ...any)) {
 	if len(c.Tenants) == 0 {
 		row("tenants", "none: clients need no key")
 	} else {
-		row("tenants", c.list(c.Tenants)+": clients send their own key")
+		row("tenants", c.list(c.Tenants)+": each client sends the key of its tenant")
 	}
 }
 
 // text says how requests continue while Redis is away.
 func (c *checkedShared) text() string {
 	if c.FailClosed {
-		return "while Redis is away, requests wait"
+		return "while Redis is unreachable, requests wait"
 	}
-	return "while Redis is away, requests continue with half of each limit, divided by the instances"
+	return "while Redis is unreachable, the instances divide half of each limit among themselves"
 }
 
 // list writes names: all of them to whom checks, and the first to whom serves.

@@ -82,7 +82,7 @@ func (r *serving) exchange(next *accounts, s *serveSettings) (over <-chan struct
 // keep says which of new settings cannot hold yet, and has s keep to what is so.
 func (r *serving) keep(s *serveSettings) {
 	if r.settings.failClosed != s.failClosed {
-		r.s.errorf("sluice: warning: the change of serve.fail_closed applies from the next start; until then it is %v\n", r.settings.failClosed)
+		r.s.errorf("sluice: warning: the new serve.fail_closed applies after a restart: until then, the value is %v\n", r.settings.failClosed)
 		s.failClosed = r.settings.failClosed
 	}
 	for _, fixed := range []struct {
@@ -94,7 +94,7 @@ func (r *serving) keep(s *serveSettings) {
 		{"redis", &r.settings.redis, &s.redis},
 	} {
 		if *fixed.now != *fixed.next {
-			r.s.errorf("sluice: warning: the change of serve.%s applies from the next start; until then it is %q\n", fixed.field, cluster.Redact(*fixed.now))
+			r.s.errorf("sluice: warning: the new serve.%s applies after a restart: until then, the value is %q\n", fixed.field, cluster.Redact(*fixed.now))
 			*fixed.next = *fixed.now
 		}
 	}

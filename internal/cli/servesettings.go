@@ -67,7 +67,7 @@ func (o *serveOptions) settings(from *settings) (serveSettings, error) {
 	} {
 		switch {
 		case f.stated && o.given(f.flag):
-			from.note(fmt.Sprintf("--%s wins over serve.%s of %s", f.flag, f.field, from.file.NameOf("serve."+f.field)))
+			from.note(fmt.Sprintf("--%s overrides serve.%s of %s", f.flag, f.field, from.file.NameOf("serve."+f.field)))
 		case f.stated:
 			f.take()
 			all.filed = append(all.filed, f.field)

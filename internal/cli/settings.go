@@ -146,7 +146,7 @@ func (s *settings) published(p provider.Provider, model string) (provider.Tier, 
 	}
 	note := fmt.Sprintf("starts with the limits of tier %s of %s: %s (%s, %s)", tier.Tier, p.Name, limitWords(tier.Limits), tier.Source, tier.Date)
 	if tier.Doubtful {
-		note += ", which is doubtful: headers and rejections correct it"
+		note += ", which is doubtful: headers and rejections of the provider correct the limit"
 		s.doubts = withNote(s.doubts, note)
 		return tier, nil
 	}
@@ -172,11 +172,11 @@ func (s *settings) mismatch(p provider.Provider, model string) (why string, err 
 				"use one of %s", strings.Join(s.registry.Names(), ", "))
 		}
 		if of.Name != p.Name {
-			return fmt.Sprintf("%s has the limits of %s, and this is %s", s.file.NameOf("limits.provider"), of.Name, p.Name), nil
+			return fmt.Sprintf("%s contains limits of %s, but the provider is %s", s.file.NameOf("limits.provider"), of.Name, p.Name), nil
 		}
 	}
 	if of := s.file.Limits.Model; of != "" && model != "" && !sameModel(of, model) {
-		return fmt.Sprintf("%s has the limits of %s, and --model is %s", s.file.NameOf("limits.model"), of, model), nil
+		return fmt.Sprintf("%s contains limits of %s, but --model is %s", s.file.NameOf("limits.model"), of, model), nil
 	}
 	return "", nil
 }

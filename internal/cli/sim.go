@@ -127,7 +127,7 @@ func runSim(ctx context.Context, s *streams, o simOptions) error {
 	defer cancel()
 	signals := listen(func(sig os.Signal) {
 		stats := server.Stats()
-		s.errorf("sluice sim: %s after %s requests, %s of them rejected\n", sig, group(stats.Requests), group(stats.Throttled))
+		s.errorf("sluice sim: %s after %s requests, including %s rejected requests\n", sig, group(stats.Requests), group(stats.Throttled))
 		cancel()
 	}, func(os.Signal) {}, rereading{})
 	defer signals.stop()

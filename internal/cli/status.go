@@ -90,7 +90,7 @@ const statusKilled = "killed"
 func (o *statusOptions) run(ctx context.Context, s *streams, name string) error {
 	if o.shared.url != "" {
 		if name != "" {
-			return usageError(errors.New("--redis and an output cannot be combined"), "omit one of them")
+			return usageError(errors.New("--redis and an output cannot be combined"), "omit one of the two")
 		}
 		return o.runShared(ctx, s)
 	}
@@ -160,7 +160,7 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 			hint: "name the output of a run, or list the runs of a directory with sluice status"}
 	}
 	if err != nil {
-		return nil, &exitError{code: exitFailed, err: err, hint: "run the same command again, which writes a new state"}
+		return nil, &exitError{code: exitFailed, err: err, hint: "run the same command again to write a new state"}
 	}
 	st := &runStatus{Output: output, Status: string(state.Status), Reason: state.Reason, State: &state}
 	if st.Parts, err = partsOf(&state); err != nil {
@@ -172,7 +172,7 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 	}
 	if st.Alive = lives(results, state, warn); !st.Alive {
 		st.Status = statusKilled
-		st.Reason = fmt.Sprintf("process %d ended without a reason", state.PID)
+		st.Reason = fmt.Sprintf("process %d ended without recording a reason", state.PID)
 		n, err := recorded(results)
 		if err == nil { // the state is older than that
 			st.Reason += fmt.Sprintf("; it recorded %s", count(n, "result"))

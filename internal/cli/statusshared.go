@@ -156,7 +156,7 @@ func (st *sharedStatus) block() []string {
 		a := &st.Accounts[i]
 		lines = append(lines, "account "+a.Account)
 		if a.Format != "" {
-			row("keys", "of the unknown version %s", a.Format)
+			row("keys", "the keys in Redis have the unknown version %s", a.Format)
 		}
 		if len(a.Members) == 0 {
 			row("member", "none now")
@@ -199,7 +199,7 @@ func sharedLaneWords(l *cluster.LaneStatus) string {
 		text += ", tests the limit"
 	}
 	for _, b := range l.Budgets {
-		text += fmt.Sprintf("; %s paced at %s, %s at hand", b.Dimension, group(math.Round(b.Pace)), group(math.Floor(b.Level)))
+		text += fmt.Sprintf("; %s paced at %s, %s available", b.Dimension, group(math.Round(b.Pace)), group(math.Floor(b.Level)))
 	}
 	return text
 }
@@ -208,7 +208,7 @@ func sharedLaneWords(l *cluster.LaneStatus) string {
 func (j *jobStatus) rows(line func(string), row func(name, format string, args ...any)) {
 	line("job " + j.Job)
 	if j.Version != 0 {
-		row("keys", "of the unknown version %d", j.Version)
+		row("keys", "the keys in Redis have the unknown version %d", j.Version)
 		return
 	}
 	switch c := j.Collector; {
@@ -219,10 +219,10 @@ func (j *jobStatus) rows(line func(string), row func(name, format string, args .
 	default:
 		row("collector", "%s (pid %d) ended: resume with the same command there, or elsewhere with the same files", c.Host, c.PID)
 	}
-	row("items", "%s queued, %s at workers, %s delayed, %s to be recorded; %s done", group(j.Queued), group(j.Held), group(j.Delayed),
+	row("items", "%s queued, %s at workers, %s delayed, %s with unrecorded results; %s done", group(j.Queued), group(j.Held), group(j.Delayed),
 		group(j.Results), group(j.Done))
 	if j.Poisoned > 0 {
-		row("given up", "%s, of which workers died", count(j.Poisoned, "item"))
+		row("given up", "%s, because workers died while processing them", count(j.Poisoned, "item"))
 	}
 	if len(j.Workers) == 0 {
 		row("worker", "none")

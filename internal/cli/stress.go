@@ -125,7 +125,7 @@ func (o *stressOptions) check() error {
 	}
 	switch {
 	case o.slots > mostSlots:
-		return usageError(fmt.Errorf("--slots %d is above %d", o.slots, mostSlots), "use fewer slots, because each has eight members")
+		return usageError(fmt.Errorf("--slots %d is above %d", o.slots, mostSlots), "use fewer slots, because each slot has eight members")
 	case o.flags.Changed("duration") && o.duration < stress.MinDuration:
 		return usageError(fmt.Errorf("--duration %s is below %s", o.duration, stress.MinDuration), "use a longer time, for example --duration 30s")
 	}

@@ -29,11 +29,11 @@ func (o *stressOptions) conclude(s *streams, res *stress.Result, err error) erro
 	}
 	if res.Deadlock != "" {
 		what, _, _ := strings.Cut(res.Deadlock, "\n")
-		s.errorf("sluice: deadlock: %s (--json has the stacks)\n", what)
+		s.errorf("sluice: deadlock: %s (--json prints the stacks)\n", what)
 	}
 	if res.Panic != "" {
 		what, _, _ := strings.Cut(res.Panic, "\n")
-		s.errorf("sluice: %s (--json has the stack)\n", what)
+		s.errorf("sluice: %s (--json prints the stack)\n", what)
 	}
 	if res.Failure != nil {
 		s.errorf("sluice: the first request that failed: %s\n", clip(res.FirstFailure, mostMessage))

@@ -259,7 +259,7 @@ func (sum *summary) printRun(s *streams) {
 		}
 	}
 	if cut > 0 {
-		s.runRow("cut off", "%s at the maximum number of output tokens: raise max_tokens", count(cut, "result"))
+		s.runRow("cut off", "%s reached the maximum number of output tokens: raise max_tokens", count(cut, "result"))
 	}
 	// An item without a result when the run stopped can be a hit in a later run.
 	if all := min(sum.Cached+sum.misses, sum.ran-sum.Deduplicated); all > 0 {
@@ -308,7 +308,7 @@ func (sum *summary) printLimits(s *streams) {
 func (sum *summary) doubts() (text string) {
 	text = estimatedPart(sum.Estimated)
 	if sum.Unpriced > 0 {
-		text += fmt.Sprintf(", without %s at unknown prices", count(sum.Unpriced, "tool call"))
+		text += fmt.Sprintf(", plus %s at unknown prices", count(sum.Unpriced, "tool call"))
 	}
 	return text
 }

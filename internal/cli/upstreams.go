@@ -200,7 +200,7 @@ func (a *accounts) upstreamScheduler(label string, first *provider.Upstream, ups
 	name := strings.TrimPrefix(label, "=")
 	if other, taken := ups.labels[c.Name]; taken {
 		return nil, usageError(fmt.Errorf("%s: %s and %s have the same address and key", a.settings.file.Name, other, name),
-			"set the same account in both, so that they share its limits")
+			"set the same account in both upstreams, so that they share its limits")
 	}
 	ups.labels[c.Name] = name
 	return a.schedulerOf(c, first.Provider, label)

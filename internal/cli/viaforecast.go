@@ -15,14 +15,14 @@ func autoWords(a *forecast.Auto) string {
 	took := shortTime(new(a.TimeS.Seconds()))
 	switch {
 	case a.Later == 0:
-		return fmt.Sprintf("all items are sent live at once, in about %s: batches cannot end before the deadline", took)
+		return fmt.Sprintf("all items are sent live immediately and take about %s, because no batch can finish before the deadline", took)
 	case a.Live > 0:
-		return fmt.Sprintf("%s items are sent live at once; %s go into batches, which may end after the deadline: all of them would take about %s live",
+		return fmt.Sprintf("%s items are sent live immediately, and %s items go into batches, which may end after the deadline: sending all items live would take about %s",
 			group(a.Live), group(a.Later), took)
 	case a.WaitS == nil:
-		return "all items go into batches, which may end after the deadline: no live request can finish before it"
+		return "no live request can finish before the deadline: all items go into batches, which may end after the deadline"
 	}
-	return fmt.Sprintf("all items go into batches; items without a result after %s are sent live: all of them would take about %s", span(a.WaitS.Duration), took)
+	return fmt.Sprintf("all items go into batches; after %s, items without a result are sent live: sending all items live would take about %s", span(a.WaitS.Duration), took)
 }
 
 // printVia writes it for people, as rows below those of live calls.
@@ -42,7 +42,7 @@ func printVia(s *streams, v *forecast.Via) {
 		s.row("batches", "%s", text)
 	}
 	if v.Pending.Batches > 0 {
-		s.row("pending", "%s in %s of earlier runs, which are resumed and not submitted again: the figures above include them",
+		s.row("pending", "%s in %s of earlier runs, which are resumed and not submitted again: the numbers above include them",
 			count(v.Requests, "request"), countBatches(v.Batches))
 	}
 	if v.Auto != nil {
@@ -55,7 +55,7 @@ func viaCost(v *forecast.Via) string {
 	price := v.Accounts[0].Price
 	alike := !slices.ContainsFunc(v.Accounts, func(b *forecast.Batches) bool { return b.Price != price })
 	if v.Cost == nil && alike && price > 0 {
-		return fmt.Sprintf("unknown: %s of the live price", prose.Percent(price))
+		return fmt.Sprintf("unknown, but %s of the live price", prose.Percent(price))
 	}
 	return costWords(v.Cost)
 }

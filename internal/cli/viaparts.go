@@ -75,10 +75,10 @@ func (f *partFigures) words(now time.Time) string {
 	}
 	text := countBatches(f.All) + ": " + prose.Counts(f.ByState)
 	if f.Submitted > 0 {
-		text += fmt.Sprintf("; %s of %s requests done there", group(f.Done), group(f.Submitted))
+		text += fmt.Sprintf("; the provider finished %s of %s requests", group(f.Done), group(f.Submitted))
 	}
 	if f.Expires.After(now) {
-		text += fmt.Sprintf("; the first expires in %s", span(f.Expires.Sub(now)))
+		text += fmt.Sprintf("; the first batch expires in %s", span(f.Expires.Sub(now)))
 	}
 	if f.Problem != "" {
 		text += "; the provider says: " + clip(f.Problem, mostMessage)
@@ -164,7 +164,7 @@ func pendingHint(all []parts.Status) string {
 	case f.Pending == 0:
 		return ""
 	case f.Lost == f.Pending:
-		return countBatches(f.Lost) + " lost: run the same command to look again, or add --redo lost to pay for them again"
+		return countBatches(f.Lost) + " lost: run the same command to look for them again, or add --redo lost to pay for them again"
 	}
 	return "collect pending batches with the same run command, or cancel them with --cancel"
 }

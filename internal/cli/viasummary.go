@@ -46,7 +46,7 @@ func (v *batchSummary) print(s *streams) {
 		prose.If(v.Items, count(v.Items, "item")+" in "+countBatches(v.Batches)), prose.If(v.Live, count(v.Live, "item")+" live"),
 		prose.If(v.Pending, countBatches(v.Pending)+" pending"), prose.If(v.Lost, countBatches(v.Lost)+" lost")))
 	if v.Saved != nil {
-		s.runRow("saved", "%s: they would have cost %s live", dollars(*v.Saved), dollars(*v.LiveCost))
+		s.runRow("saved", "%s: live requests would have cost %s", dollars(*v.Saved), dollars(*v.LiveCost))
 	}
 }
 
@@ -67,7 +67,7 @@ func (e *exitError) explainPending(all []batch.Part, o *runOptions) {
 		return
 	}
 	if e.hint == "" || e.code == exitInterrupted {
-		e.hint = "collect pending batches with the same command, or add --cancel to cancel them: " + o.command()
+		e.hint = "collect pending batches with the same command, or add --cancel to cancel the batches: " + o.command()
 	}
 }
 

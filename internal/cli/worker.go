@@ -76,7 +76,7 @@ func (o *workerOptions) table() []flagGroup {
 // check finds what is wrong with the flags together.
 func (o *workerOptions) check() error {
 	if o.shared.url == "" {
-		return usageError(errors.New("a worker needs --redis, where runs leave their requests"), "name the server: sluice worker --redis redis://HOST")
+		return usageError(errors.New("a worker needs --redis, the server to which runs send requests"), "name the server: sluice worker --redis redis://HOST")
 	}
 	return cmp.Or(o.watch.check(), checkJob(o.job))
 }

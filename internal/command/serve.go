@@ -26,7 +26,7 @@ const (
 // cannot be seen to end without waiting for it (see running.wait), there are at most the grace of a command and that instant.
 func ServeGuard(stdin io.Reader, run string) error {
 	if run == "" {
-		return errors.New("the guard process needs the mark of its run")
+		return errors.New("the guard process needs the ID of its run")
 	}
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // they are for the run, which ends us
 	groups := map[int]struct{}{}

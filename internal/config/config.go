@@ -294,7 +294,7 @@ func (d *document) checkTokens(tokens token.Tokens) error {
 		}
 		switch t.Type {
 		case token.AnchorType, token.AliasType, token.MergeKeyType:
-			return &Error{File: d.name, Line: line(t), Text: "anchors and references (& * <<) are not supported: write the value out"}
+			return &Error{File: d.name, Line: line(t), Text: "anchors and references (& * <<) are not supported: repeat the value instead"}
 		case token.TagType, token.DirectiveType:
 			return &Error{File: d.name, Line: line(t), Text: "tags and directives (! %) are not supported: put quotes around a value that begins with ! or %"}
 		case token.SequenceStartType, token.MappingStartType:

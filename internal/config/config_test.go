@@ -168,7 +168,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"limits:\n  rpm: .nan\n", `f.yaml:2: limits.rpm`},
 		{"limits:\n  rpm: .inf\n", `f.yaml:2: limits.rpm`},
 		{"limits:\n  rpm: 1e300\n", `f.yaml:2: limits.rpm`},
-		{"limits:\n  rpm: 5\n  requests: 100/10s\n", `f.yaml:3: limits.requests: rpm and requests set the same limit: omit one of them`},
+		{"limits:\n  rpm: 5\n  requests: 100/10s\n", `f.yaml:3: limits.requests: rpm and requests set the same limit: omit one of the two fields`},
 		{"limits:\n  tokens: 50000\n", `f.yaml:2: limits.tokens: "50000" has no period: write it such as 100/10s`},
 		{"limits:\n  tokens: 0/30s\n", `f.yaml:2: limits.tokens: "0" is not a whole number above zero`},
 		{"limits:\n  requests: 100/10\n", `f.yaml:2: limits.requests: "10" is not a period with its unit`},

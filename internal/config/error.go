@@ -128,7 +128,7 @@ func inWords(t reflect.Type) string {
 	}
 	switch t {
 	case reflect.TypeFor[Models]():
-		return "models, as {asked: theirs} or a list such as [gpt-4o]"
+		return "models, as {requested name: name at the upstream} or a list such as [gpt-4o]"
 	case reflect.TypeFor[Duration]():
 		return "a time above zero with its unit, such as 30s or 5m"
 	case reflect.TypeFor[Size]():

@@ -161,7 +161,7 @@ func (l *Limits) check() (field string, err error) {
 		}
 		none = false
 		if limit := *l.At(d); limit != nil && limit.Source == limits.SourceConfigured {
-			return d.WindowName(), fmt.Errorf("%s and %s set the same limit: omit one of them", d, d.WindowName())
+			return d.WindowName(), fmt.Errorf("%s and %s set the same limit: omit one of the two fields", d, d.WindowName())
 		}
 	}
 	if none {

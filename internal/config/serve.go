@@ -162,7 +162,7 @@ func (f *File) checkTenants() (field string, err error) {
 			switch n := f.documents[0].node("serve." + field); {
 			case n == nil:
 			case v.FieldByIndex(part.Index).IsZero():
-				return field, errors.New("is empty or zero: omit it for the default")
+				return field, errors.New("is empty or zero: omit the field to use the default")
 			case part.Type.Kind() == reflect.Int && n.Type() == ast.FloatType:
 				return field, errors.New("want a whole number") // the parser would drop the fraction
 			}
@@ -177,7 +177,7 @@ func (f *File) checkTenants() (field string, err error) {
 // CheckHost refuses what is no name that a gateway can be addressed by.
 func CheckHost(host string) error {
 	if host == "" || strings.ContainsFunc(host, func(r rune) bool { return notInName(r) && !strings.ContainsRune(":[]", r) }) {
-		return errors.New("want a host name, such as gateway.example.com, without https:// and path")
+		return errors.New("want a host name without https:// or a path, such as gateway.example.com")
 	}
 	return nil
 }
@@ -190,11 +190,11 @@ func (f *File) checkPassthrough() (field string, err error) {
 	for i, p := range f.Serve.Passthrough {
 		switch {
 		case len(p.Path) < 2 || p.Path[0] != '/' || strings.HasSuffix(p.Path, "/"):
-			return fmt.Sprintf("passthrough[%d].path", i), errors.New("want a path such as /v1/files, with no slash at its end")
+			return fmt.Sprintf("passthrough[%d].path", i), errors.New("want a path without a slash at the end, such as /v1/files")
 		case p.Method != "" && !slices.Contains(methods[:], p.Method):
 			return fmt.Sprintf("passthrough[%d].method", i), fmt.Errorf("want one of %s", strings.Join(methods[:], ", "))
 		case p.Upstream == "":
-			return fmt.Sprintf("passthrough[%d].upstream", i), errors.New("is missing: set the name of the upstream for these requests")
+			return fmt.Sprintf("passthrough[%d].upstream", i), errors.New("is missing: set the name of the upstream that gets requests with this path")
 		case len(f.Upstreams) > 0 && !slices.ContainsFunc(f.Upstreams, func(up Upstream) bool { return up.Name == p.Upstream }):
 			return fmt.Sprintf("passthrough[%d].upstream", i), fmt.Errorf("no upstream is named %q", p.Upstream)
 		}

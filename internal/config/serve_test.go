@@ -70,7 +70,7 @@ func TestWrongServesAreNamedByLineAndField(t *testing.T) {
 		"access_log: [a]":                  "x:3: serve.access_log",
 		"passthrough: [{path: /v1/files}]": "x:3: serve.passthrough[0].upstream: is missing",
 		"passthrough: [{path: /v1/files, upstream: other}]":                      `x:3: serve.passthrough[0].upstream: no upstream is named "other"`,
-		"passthrough: [{path: /v1/files/, upstream: openai}]":                    "x:3: serve.passthrough[0].path: want a path such as",
+		"passthrough: [{path: /v1/files/, upstream: openai}]":                    "x:3: serve.passthrough[0].path: want a path without",
 		"passthrough: [{path: /v1/files, upstream: openai, method: get}]":        "x:3: serve.passthrough[0].method: want one of GET, ",
 		"passthrough:\n    - {path: /v1/a, upstream: openai, method: 'CONNECT'}": "x:4: serve.passthrough[0].method: want one of GET, ",
 		"models: [a]":                          "x:3: serve.models",

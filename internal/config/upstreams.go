@@ -97,7 +97,7 @@ func (up *Upstream) check(known *provider.Registry) (field string, err error) {
 	case !ok:
 		return "provider", fmt.Errorf("unknown provider %q%s", up.Provider, provider.DidYouMean(known.Suggest(up.Provider)))
 	case p.Name == "sim":
-		return "provider", errors.New("sim is not an upstream: run `sluice sim`, and set its address as base_url of an openai-compatible upstream")
+		return "provider", errors.New("sim is not an upstream: run `sluice sim`, and use its address in base_url of an openai-compatible upstream")
 	}
 	up.Provider = p.Name
 	for _, name := range []struct{ field, text string }{{"name", up.Name}, {"account", up.Account}} {
@@ -117,7 +117,7 @@ func (up *Upstream) check(known *provider.Registry) (field string, err error) {
 		}
 	}
 	if up.KeyFile != "" && up.KeyEnv != nil {
-		return "key_file", errors.New("key_env and key_file both name the key: omit one of them")
+		return "key_file", errors.New("key_env and key_file both name the key: omit one of the two fields")
 	}
 	if err := up.Models.check(p); err != nil {
 		return "models", err

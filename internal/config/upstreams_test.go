@@ -51,7 +51,7 @@ func TestWrongUpstreamsAreNamedByLineAndField(t *testing.T) {
 		"- provider: azure\n  models: [a]":                                "x:2: upstreams[0].base_url: provider azure-openai has no default address",
 		"- provider: openrouter":                                          "x:2: upstreams[0].models: the models of openrouter are unknown",
 		"- provider: openai\n  models: []":                                "x:3: upstreams[0].models: the list is empty",
-		"- provider: openai\n  models: 7":                                 "x:3: upstreams[0].models: want models, as {asked: theirs} or a list",
+		"- provider: openai\n  models: 7":                                 "x:3: upstreams[0].models: want models, as {requested name: name at the upstream} or a list",
 		"- provider: openai\n  models: {a: ''}":                           "x:3: upstreams[0].models: a model has no name",
 		"- provider: openai\n  key_env: not-a-variable":                   "x:3: upstreams[0].key_env: the value is not the name of an environment variable",
 		"- provider: openai\n  name: a b":                                 "x:3: upstreams[0].name: want letters",

@@ -162,8 +162,8 @@ var (
 	ErrTokenBudget = errors.New("the token budget is too small for another request")
 	ErrMaxCost     = errors.New("the allowed cost is too small for another request")
 	ErrNoAnswer    = errors.New("no request got a response")
-	ErrUnreliable  = errors.New("too many requests fail to measure a limit")
-	ErrDay         = errors.New("half of the remaining requests of the day are used")
+	ErrUnreliable  = errors.New("a limit cannot be measured, because too many requests fail")
+	ErrDay         = errors.New("the search used half of the remaining requests of the day")
 )
 
 // Phase is a part of a search.

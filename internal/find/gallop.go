@@ -197,7 +197,7 @@ func (s *search) silent(ctx context.Context, v *volley) (bool, error) {
 	}
 	for range 2 {
 		n := min(max(2*places, len(v.replies)), s.cfg.MaxWorkers)
-		s.enter(PhaseQueue, "testing whether %d requests at once wait for %d places", n, places)
+		s.enter(PhaseQueue, "testing whether the server queues %d simultaneous requests for %d places", n, places)
 		more, err := s.volley(ctx, n)
 		if err != nil {
 			return false, err
@@ -263,7 +263,7 @@ func (s *search) separate(ctx context.Context, v volley, n int) (reason, error) 
 		default:
 			counts = append(counts, k)
 		}
-		s.enter(PhaseGallop, "%d requests at once again, because %d were accepted", n, k)
+		s.enter(PhaseGallop, "sending %d simultaneous requests again, because %d were accepted", n, k)
 		var err error
 		if v, err = s.volley(ctx, n); err != nil {
 			return byStray, err
@@ -297,7 +297,7 @@ func (s *search) said(v *volley) (reason, bool) {
 // full again: then requests that stay open for longer make sure.
 func (s *search) capOf(ctx context.Context, n int, counts []int, k int) (reason, error) {
 	if least, most := slices.Min(counts), slices.Max(counts); least < most {
-		s.note("of %d requests at once, sometimes %d and sometimes %d were accepted: other processes may use the same limit", n, least, most)
+		s.note("of %d simultaneous requests, sometimes %d and sometimes %d were accepted: other processes may use the same limit", n, least, most)
 	}
 	if k <= 2 {
 		if bucket, err := s.holds(ctx, k); err != nil || bucket {
@@ -310,7 +310,7 @@ func (s *search) capOf(ctx context.Context, n int, counts []int, k int) (reason,
 
 // holds keeps real requests open and tries lone ones beside them all the time: if one is accepted, it was a bucket.
 func (s *search) holds(ctx context.Context, k int) (bucket bool, err error) {
-	s.enter(PhaseGallop, "one more request during %d long requests", k)
+	s.enter(PhaseGallop, "sending one more request during %d long requests", k)
 	began, mean := time.Now(), s.h.latency()
 	gap := min(max(seconds(mean/12), 10*time.Millisecond), 500*time.Millisecond)
 	l := s.burst(ctx, &s.h.real, k)

@@ -24,7 +24,7 @@ const (
 // measure measures the refill of the bucket that rejects requests of a shape. found is false when so many are accepted in a
 // row that it was no bucket.
 func (s *search) measure(ctx context.Context, d limits.Dimension, sh *shape, q question) (found bool, err error) {
-	s.enter(PhaseRate, "measuring how fast %s are refilled", d)
+	s.enter(PhaseRate, "measuring the refill rate of %s", d)
 	q.least, q.patient = leastGrants, s.forgiving
 	r, found, err := s.ask(ctx, sh, q)
 	if err != nil || !found {
@@ -36,7 +36,7 @@ func (s *search) measure(ctx context.Context, d limits.Dimension, sh *shape, q q
 			return true, err
 		}
 		if charges {
-			s.note("rejected requests count against the limit, too: a client that retries immediately gets no request through")
+			s.note("rejected requests also count against the limit, so a client that retries immediately never succeeds")
 		} else {
 			q.patient, s.forgiving = true, true
 			if r, found, err = s.ask(ctx, sh, q); err != nil || !found {

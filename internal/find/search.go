@@ -107,7 +107,7 @@ func (s *search) learn(sh *shape, replies ...reply) {
 		s.h.stated(sh, &replies[i])
 		if s.m.add(sh, &replies[i]) {
 			in, out := sh.reserve()
-			s.note("responses do not state their tokens: each request counts as its maximum, %d in and %d out", in, out)
+			s.note("responses contain no token usage: each request counts with its maximum of %d input and %d output tokens", in, out)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (s *search) end(l *loop) error {
 
 // shape sends real requests, one by one: how long one takes, and how many tokens it uses. A tiny one follows.
 func (s *search) shape(ctx context.Context) error {
-	s.enter(PhaseShape, "%d real requests, one by one", shapeCalls)
+	s.enter(PhaseShape, "sending %d real requests one by one", shapeCalls)
 	for i := range shapeCalls {
 		r, err := s.passing(ctx, &s.h.real)
 		if err != nil || s.m.none {
@@ -151,7 +151,7 @@ func (s *search) shape(ctx context.Context) error {
 		}
 		s.others(&r)
 		if out := r.outcome.Usage.Output; r.outcome.HasUsage && out < s.cfg.MinOutputTokens/2 {
-			s.note("responses have about %d tokens instead of %d, and the number applies to such requests: use a --prompt-file that asks for longer responses",
+			s.note("responses have about %d tokens instead of %d, and the result applies only to this length: use a --prompt-file that asks for longer responses",
 				out, s.cfg.MinOutputTokens)
 		}
 	}
@@ -191,7 +191,7 @@ func (s *search) passing(ctx context.Context, sh *shape) (reply, error) {
 		case r.accepted():
 			return r, nil
 		case o.TooLarge || o.Kind == sluice.ContextLength:
-			return r, fmt.Errorf("a real request is larger than a whole limit: %w", o.Err)
+			return r, fmt.Errorf("a real request alone exceeds a limit: %w", o.Err)
 		case !r.refused():
 			return r, fmt.Errorf("%w: %w", ErrNoAnswer, o.Err)
 		}
@@ -241,7 +241,7 @@ func (s *search) weigh(ctx context.Context) error {
 	case used+cameBack < 0.9*float64(declared): // it would be more
 		s.h.charge, s.h.chargeFrom = limits.ChargeActual, limits.SourceHeader
 	}
-	s.p.log("charge of a request that declared %d tokens: %s (source: %s)", declared, s.h.charge, s.h.chargeFrom)
+	s.p.log("the tokens charged for a request that declared %d tokens are %s (source: %s)", declared, s.h.charge, s.h.chargeFrom)
 	return nil
 }
 
@@ -273,7 +273,7 @@ func (s *search) drain(ctx context.Context, of proof, sh shape) error {
 	}
 	d := s.c.drain(of, sh)
 	affordable := s.p.affords(&sh, s.c.soakCalls(), &s.h.real)
-	s.enter(PhaseCertify, "%d requests that use the %s of one minute", min(d.calls, affordable), of)
+	s.enter(PhaseCertify, "sending %d requests that use the %s of one minute", min(d.calls, affordable), of)
 	l, began := s.loop(&sh), time.Now()
 	by, refused, err := s.fire(ctx, l, &d, min(d.calls, affordable))
 	if ended := s.end(l); ended != nil {
@@ -319,10 +319,10 @@ func (s *search) uncertain(of proof, sh *shape, calls int) {
 	realIn, realOut := s.h.real.reserve()
 	spent := s.p.spent()
 	tokens := spent.Tokens() + calls*(in+out) + s.c.soakCalls()*(realIn+realOut)
-	s.note("the budget is too small to certify the %s per minute that more workers need", of)
-	s.hint = "--token-budget " + prose.Group(int(math.Ceil(float64(tokens)*1.1/1e5)*1e5)) + " certifies more workers"
+	s.note("the budget is too small to verify the %s per minute that more workers need", of)
+	s.hint = "--token-budget " + prose.Group(int(math.Ceil(float64(tokens)*1.1/1e5)*1e5)) + " verifies more workers"
 	if s.cfg.Budget.MaxCost != nil {
-		s.hint += ", with a --max-cost of as much"
+		s.hint += ", with the same --max-cost"
 	}
 }
 
@@ -435,7 +435,7 @@ func (s *search) pairs(ctx context.Context) error {
 		return nil
 	}
 	for range pairTries {
-		s.enter(PhaseRate, "two requests at once after a pause")
+		s.enter(PhaseRate, "sending two simultaneous requests after a pause")
 		if err := wake.In(ctx, min(longestRest, seconds(3*60/r.Value)), nil); err != nil {
 			return err
 		}
@@ -445,7 +445,7 @@ func (s *search) pairs(ctx context.Context) error {
 		}
 	}
 	s.h.single = true
-	s.p.log("two requests at once are always rejected")
+	s.p.log("two simultaneous requests are always rejected")
 	return nil
 }
 
@@ -521,7 +521,7 @@ func (s *search) lower(w int, replies []reply) {
 		lowered = most
 	}
 	s.c.lowered = max(1, lowered)
-	s.note("%d of %d real requests of %d workers were rejected, although the limits allow them: the number is at most %d", count(replies, (*reply).refused), len(replies), w, s.c.lowered)
+	s.note("%d of %d real requests of %d workers were rejected, although the limits allow them: the number of workers is at most %d", count(replies, (*reply).refused), len(replies), w, s.c.lowered)
 }
 
 // recovery waits until a server that has no capacity, for whatever reason, responds again.
@@ -567,7 +567,7 @@ func (s *search) changed(ctx context.Context) (bool, error) {
 		if was.Source != limits.SourceMeasured || was.tedious || s.h.busy(d) > 1.5*float64(s.h.ceiling()) {
 			continue
 		}
-		s.enter(PhaseRecheck, "measuring again how fast %s are refilled", d)
+		s.enter(PhaseRecheck, "measuring the refill rate of %s again", d)
 		r, found, err := s.ask(ctx, &was.by, question{least: recheckGrants, patient: true})
 		if err != nil {
 			return false, err
@@ -630,7 +630,7 @@ func (s *search) advice(r *Result) (notes []string) {
 	for _, d := range []limits.Dimension{limits.RequestsPerDay, limits.TokensPerDay} {
 		f, cost := r.Findings.Limits[d], s.h.cost(d)
 		if lasts := seconds(min(f.Value/(perSecond*cost), 1e9)); f.Known() && cost > 0 && lasts < 24*time.Hour {
-			note("%s use the daily limit of %.0f %s in %s", workers, f.Value, d, lasts.Round(time.Minute))
+			note("%s use up the daily limit of %.0f %s in %s", workers, f.Value, d, lasts.Round(time.Minute))
 		}
 	}
 	if i := slices.IndexFunc(rates[:], func(d limits.Dimension) bool { return s.h.busy(d) < 1 }); i >= 0 && r.Workers == 1 {

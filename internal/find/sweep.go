@@ -158,7 +158,7 @@ func (s *sweep) search(ctx context.Context) error {
 	for n > 1 {
 		n = fewerWorkers(n)
 		if passed := s.result.Recommended; n <= passed {
-			s.p.log("  %d workers passed before: this is the result", passed)
+			s.p.log("  %d workers passed before, and are the result", passed)
 			return nil
 		}
 		if err := s.rest(ctx); err != nil {

@@ -23,7 +23,7 @@ func (r *Result) Line() string {
 		}
 	}
 	if r.BucketOfOne {
-		parts = append(parts, "two requests at once are always rejected: no number of workers is safe without pacing, and only sluice run can use this limit")
+		parts = append(parts, "two simultaneous requests are always rejected: without pacing, no number of workers is safe, and only sluice run can use this limit")
 	}
 	if s := r.Soak; s.Requests > 0 {
 		parts = append(parts, fmt.Sprintf("soak %s, %s rejected", prose.Count(s.Requests, "request"), prose.Group(s.Rejected)))
@@ -41,11 +41,11 @@ func (r *Result) answer() string {
 	case r.Workers > 0:
 		return "stopped early: " + prose.Count(r.Workers, "worker") + " were safe"
 	case r.High > r.Low && (r.Low > 0 || r.High < r.Settings.MaxWorkers):
-		return fmt.Sprintf("stopped early: the number lies between %s and %s", prose.Group(r.Low), high)
+		return fmt.Sprintf("stopped early: the number of workers is between %s and %s", prose.Group(r.Low), high)
 	case r.High > 0 && r.High == r.Low:
-		return "stopped early: the number is at most " + high
+		return "stopped early: the number of workers is at most " + high
 	}
-	return "stopped early: the number is unknown"
+	return "stopped early: the number of workers is unknown"
 }
 
 // why is the reason why the answer is not higher.
@@ -53,23 +53,23 @@ func (r *Result) why() string {
 	slots := r.Findings.Limits[limits.Concurrency]
 	switch r.Bound {
 	case BoundConcurrency:
-		return fmt.Sprintf("%s at once, more are rejected (%s)", prose.Number(slots.Value), slots.source())
+		return fmt.Sprintf("the provider accepts %s at once and rejects more (%s)", prose.Number(slots.Value), slots.source())
 	case BoundQueue:
 		return fmt.Sprintf("the server handles %s at once and queues the rest (%s)", prose.Number(slots.Value), slots.source())
 	case BoundRequests, BoundTokens:
 		return r.busy()
 	case BoundCertified:
-		text := "more could not be certified within " + r.Settings.budgets()
+		text := "more workers could not be verified within " + r.Settings.budgets()
 		if r.Findings.Limits[r.Binding.Dimension].Known() {
 			return r.busy() + "; " + text
 		}
 		return text
 	case BoundSoak:
-		return "more workers were rejected with real requests"
+		return "real requests of more workers were rejected"
 	case BoundNothing:
 		return "even one request at a time is rejected"
 	}
-	return fmt.Sprintf("no more than --max-workers %s were tried", prose.Group(r.Settings.MaxWorkers))
+	return fmt.Sprintf("no more workers than --max-workers %s were tried", prose.Group(r.Settings.MaxWorkers))
 }
 
 // budgets are the flags that bound what can be certified.
@@ -95,7 +95,7 @@ func (r *Result) busy() string {
 	if b.Dimension != limits.Requests {
 		text += ", " + prose.Number(b.Cost) + " tokens"
 	}
-	text += fmt.Sprintf(" and %s per request keep %s busy", exactly(r.Findings.Latency.Mean), prose.Number(b.Busy))
+	text += fmt.Sprintf(" and %s per request keep %s workers busy", exactly(r.Findings.Latency.Mean), prose.Number(b.Busy))
 	if margin := marginWords(b.Margin); margin != "" {
 		text += fmt.Sprintf(", less %s margin", margin)
 	}
@@ -204,7 +204,7 @@ func (r *SweepResult) Line(stopped bool) string {
 	case refused != nil:
 		text += fmt.Sprintf("; %s had %s of %s rejected", prose.Count(refused.Workers, "worker"), prose.Group(refused.RateLimited), prose.Count(refused.Prompts, "request"))
 	case r.Recommended == r.Settings.MaxWorkers:
-		text += fmt.Sprintf("; no more than --max-workers %s were tried", prose.Group(r.Settings.MaxWorkers))
+		text += fmt.Sprintf("; no more workers than --max-workers %s were tried", prose.Group(r.Settings.MaxWorkers))
 	}
 	return text + "; " + r.Spent.Words(r.Took)
 }

@@ -347,7 +347,7 @@ func (b *bundle) next() (*member, *batchapi.Request, error) {
 		return nil, nil, err
 	}
 	if int64(m.Size) > b.most { // a number that nobody wrote must not take memory
-		return nil, nil, fmt.Errorf("%s is damaged: the file ends too early", b.file.Name())
+		return nil, nil, fmt.Errorf("%s is damaged: the end of the file is missing", b.file.Name())
 	}
 	if cap(b.body) <= m.Size {
 		b.body = make([]byte, m.Size+1)

@@ -91,7 +91,7 @@ func (d *Desk) callOff(ctx context.Context, p *Part) error {
 	}
 	if p.e.Guess {
 		p.asked = true
-		d.cfg.Logger.Warn("a batch is not cancelled, because it may belong to another run: its results will show the owner", "batch", p.e.Batch)
+		d.cfg.Logger.Warn("a batch is not cancelled, because the batch may belong to another run: its results will show the owner", "batch", p.e.Batch)
 		return nil
 	}
 	err := p.a.call(ctx, "cancel "+p.e.Batch, func(ctx context.Context) error {
@@ -185,7 +185,7 @@ func (d *Desk) judge(ctx context.Context, p *Part) error {
 // refuse takes in why a part was not run.
 func (d *Desk) refuse(ctx context.Context, p *Part, why *batchapi.Problem) error {
 	if why == nil {
-		why = &batchapi.Problem{Kind: batchapi.Broken, Message: "the batch failed, and the provider states no reason"}
+		why = &batchapi.Problem{Kind: batchapi.Broken, Message: "the batch failed, and the provider gives no reason"}
 	}
 	d.cfg.Logger.Info("the provider rejected a batch part", "part", p.e.Tag, "batch", p.e.Batch, "kind", why.Kind, "message", why.Message)
 	switch why.Kind {

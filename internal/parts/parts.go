@@ -140,5 +140,5 @@ func (e *LostError) Error() string {
 			len(e.Bare), p.Tag, p.Batch, p.Account, e.Dir)
 	}
 	p := &e.Parts[0]
-	return fmt.Sprintf("%d parts are lost, such as batch %s of %s: the provider does not know it with this key or deleted its results", len(e.Parts), p.Batch, p.Account)
+	return fmt.Sprintf("%d parts are lost, such as batch %s of %s: the provider does not know the batch with this key, or deleted the results", len(e.Parts), p.Batch, p.Account)
 }

@@ -132,7 +132,7 @@ func (d *Desk) noRoom(p *Part, why *batchapi.Problem) error {
 		return d.split(p)
 	}
 	if alone { // before it waits: from then on Cancel may end it
-		if err := d.troubled(p, "the provider accepts no batch part, although this run has no other pending part", errors.New(why.Message)); err != nil {
+		if err := d.troubled(p, "the provider rejects every batch part, although this run has no pending batch part", errors.New(why.Message)); err != nil {
 			return err
 		}
 	}

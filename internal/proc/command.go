@@ -181,7 +181,7 @@ func (t *template) fill(v *values) ([]string, *rows.Problem) {
 		}
 		if i > 0 && i < t.behind && word[0].value && strings.HasPrefix(text, "-") {
 			return nil, &rows.Problem{
-				Text: fmt.Sprintf("word %d of the command begins with a dash that comes from the item: %s", i+1, strconv.Quote(prose.Clip(text, 60))),
+				Text: fmt.Sprintf("argument %d of the command begins with a dash that comes from the item: %s", i+1, strconv.Quote(prose.Clip(text, 60))),
 				Hint: "put -- before the item, so that the program does not read it as a flag, or use --stdin",
 			}
 		}

@@ -161,7 +161,7 @@ func (x *Exec) prepare() (err error) {
 }
 
 // errValues refuses items in the words of a command that stays.
-var errValues = errors.New("a persistent command cannot contain values of items, because it reads items as JSON lines on standard input: write {{name}} for a literal {name}")
+var errValues = errors.New("a persistent command reads its items from standard input, and cannot contain placeholders such as {name}: write {{name}} for a literal {name}")
 
 // literal is the program that is run, as Find wants it.
 func (x *Exec) literal() []string { return []string{x.template.words[0][0].text} }

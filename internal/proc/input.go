@@ -142,7 +142,7 @@ func (item *row) twice(other int) *rows.Problem {
 func (in *input) choose() error {
 	if err := in.stages.Check(); err != nil {
 		if wrong, ok := errors.AsType[*work.NeedsError](err); ok {
-			problem := &rows.Problem{Text: wrong.Problem(), Hint: "list only stages of the same file in needs"}
+			problem := &rows.Problem{Text: wrong.Problem(), Hint: "list only stages of the same file in the field needs"}
 			return rows.Numbered(wrong.Number+1, in.file.Array()).Wrong(in.x.cfg.Items.Path, problem)
 		}
 		return &ConfigError{Field: "Items", Err: err}
@@ -182,7 +182,7 @@ func (in *input) read(r rows.Row) (*row, *rows.Problem) {
 	item.hash = work.HashOf(in.x.settings[:], r.Bytes)
 	item.values.dir = in.x.itemDir(r.Number, item.id).path
 	if in.file == nil && len(item.needs) > 0 {
-		return nil, &rows.Problem{Text: "needs is not supported with standard input", Hint: "put the items into a file"}
+		return nil, &rows.Problem{Text: "the field needs is not supported with standard input", Hint: "put the items into a file"}
 	}
 	if in.x.cfg.Command.Persistent {
 		return item, nil
@@ -234,7 +234,7 @@ func (item *row) parse(line []byte, text bool) *rows.Problem {
 	}
 	problem := item.parseNeeds(needs)
 	if problem == nil && item.stage == "" && len(item.needs) > 0 {
-		problem = &rows.Problem{Text: "the item has needs but no stage", Hint: "set the stage of the item"}
+		problem = &rows.Problem{Text: "the item has the field needs, but not the field stage", Hint: "set the stage of the item"}
 	}
 	return problem
 }
@@ -246,12 +246,12 @@ func (item *row) parseNeeds(value []byte) *rows.Problem {
 	}
 	if value[0] == '[' {
 		if err := json.Unmarshal(value, &item.needs); err != nil {
-			return &rows.Problem{Text: "needs is not a list of names", Hint: `write a list, such as "needs": ["T1", "T2"]`}
+			return &rows.Problem{Text: "the field needs is not a list of names", Hint: `write a list, such as "needs": ["T1", "T2"]`}
 		}
 		return nil
 	}
 	if value[0] != '"' {
-		return &rows.Problem{Text: "needs is neither a name nor a list of names", Hint: `write a list, such as "needs": ["T1", "T2"]`}
+		return &rows.Problem{Text: "the field needs is neither a name nor a list of names", Hint: `write a list, such as "needs": ["T1", "T2"]`}
 	}
 	for name := range strings.SplitSeq(plain(value), ",") {
 		if name = strings.TrimSpace(name); name != "" {

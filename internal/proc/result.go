@@ -154,7 +154,7 @@ func (x *Exec) keep(r *work.Result) error {
 	return writeJSON(filepath.Join(dir.path, resultName), x.record(r))
 }
 
-var errNotResult = errors.New("not a result of sluice exec: custom_id, kind and input are required")
+var errNotResult = errors.New("not a result of sluice exec: want the fields custom_id, kind and input")
 
 // readResult reads a line of the results, or a result.json.
 func readResult(b []byte) (*Result, work.Hash, error) {

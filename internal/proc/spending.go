@@ -18,7 +18,7 @@ type SpentError struct {
 
 // Error says what was spent.
 func (e *SpentError) Error() string {
-	return fmt.Sprintf("commands have cost %s of %s, and the next one may cost %s", prose.Dollars(e.Used), prose.Dollars(e.Max), prose.Dollars(e.Next))
+	return fmt.Sprintf("commands have cost %s of %s, and the next command may cost %s", prose.Dollars(e.Used), prose.Dollars(e.Max), prose.Dollars(e.Next))
 }
 
 // bounded holds commands to MaxCost: the next one is expected to cost the 95th percentile of the costs that commands state. Before the

@@ -91,7 +91,7 @@ type futileError struct {
 
 // Error says how the last one ended.
 func (e *futileError) Error() string {
-	return fmt.Sprintf("the worker fails before its first result: %s in a row, the last: %v", prose.Count(e.Workers, "worker"), e.Err)
+	return fmt.Sprintf("%s in a row failed before the first result, the last with: %v", prose.Count(e.Workers, "worker"), e.Err)
 }
 
 // Unwrap returns how the last one ended.

@@ -93,7 +93,7 @@ func TestAHonestWorkerEndsWithItsInput(t *testing.T) {
 func TestWorkersThatEndAsTheyStartEndTheRun(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ role, want string }{
-		{"ends", "the worker fails before its first result: 5 workers in a row, the last: " +
+		{"ends", "5 workers in a row failed before the first result, the last with: " +
 			"the worker exited without a result: exit code 1: ModuleNotFoundError: No module named 'torch'"},
 		{"banner", `not a JSON object: "Welcome!"`},
 		{"/no/such/worker", "no such file or directory"},

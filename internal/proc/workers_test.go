@@ -348,7 +348,7 @@ func TestASecondAnswerIsNotTheNextItemsFault(t *testing.T) {
 		if _, err := ws.Call(t.Context(), item(fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
 		}
-		err := want[*proc.ProtocolError](t, callErr(t, ws, item("next")), "a second result for one item")
+		err := want[*proc.ProtocolError](t, callErr(t, ws, item("next")), "a second result for the same item")
 		if !err.Late {
 			t.Errorf("%+v", err)
 		}
@@ -366,7 +366,7 @@ func TestAWorkerThatEndsWhileIdleIsReplaced(t *testing.T) {
 		awaitNone(t, ws)
 	}
 	_ = ws.Close() // which waits for what is told of them
-	if n := strings.Count(log.String(), "a result while it had no item") + strings.Count(log.String(), "not a JSON object"); n != 2 {
+	if n := strings.Count(log.String(), "a result although the worker had no item") + strings.Count(log.String(), "not a JSON object"); n != 2 {
 		t.Errorf("log %s", log.String())
 	}
 }

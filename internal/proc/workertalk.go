@@ -115,10 +115,10 @@ func (t *talk) line(b []byte) {
 		m.answer.Text = provider.Redact(m.answer.Text)
 		t.open, t.answered, t.last, t.got = false, true, t.id, &m.answer
 	case t.answered && m.id == t.last:
-		t.breach("a second result for one item", b)
+		t.breach("a second result for the same item", b)
 		t.broken.Late = true
 	case !t.open:
-		t.breach("a result while it had no item", b)
+		t.breach("a result although the worker had no item", b)
 	default:
 		t.breach(fmt.Sprintf("a result for an item other than its current item %q", t.id), b)
 	}

@@ -51,7 +51,7 @@ func TestWhatAWorkerMaySay(t *testing.T) {
 		{"beyond all numbers", `{"id":"1","ok":true,"usage":{"cost_usd":1e999}}` + "\n", 0, `"cost_usd" is not a number`, ""},
 		{"another item's", `{"id":"2","ok":true}` + "\n", 0, `item other than its current item "1"`, ""},
 		{"a second", `{"id":"1","ok":true}` + "\n" + `{"id":"1","ok":true}` + "\n", 1, "a second result", ""},
-		{"when idle", `{"id":"1","ok":true}` + "\n" + `{"id":"2","ok":true}` + "\n", 1, "while it had no item", ""},
+		{"when idle", `{"id":"1","ok":true}` + "\n" + `{"id":"2","ok":true}` + "\n", 1, "although the worker had no item", ""},
 		{"a line of the limit", `{"id":"1","ok":true,"x":"` + strings.Repeat("x", most-27) + `"}` + "\n", 1, "", ""},
 		{"a line above it", `{"id":"1","ok":true,"x":"` + strings.Repeat("x", most-26) + `"}` + "\n", 0, "more than 200 bytes", ""},
 		{"no line at all", strings.Repeat("x", most+1), 0, "more than 200 bytes", ""},

@@ -43,7 +43,7 @@ func (e *Errors) Error() string {
 		all = append(all, p.Error())
 	}
 	if e.More > 0 {
-		all = append(all, fmt.Sprintf("and %d more with other problems", e.More))
+		all = append(all, fmt.Sprintf("and %d more lines with other problems", e.More))
 	}
 	return strings.Join(all, "\n")
 }

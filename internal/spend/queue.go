@@ -73,7 +73,7 @@ func NewQueue(cfg Config) *Queue {
 }
 
 // errStarved ends the attempts of an item that waits for room.
-var errStarved = errors.New("the spending cap has no room for another attempt now")
+var errStarved = errors.New("the spending cap does not allow another attempt now")
 
 // Enter waits until the item's estimate fits.
 func (q *Queue) Enter(ctx context.Context, item *work.Item) (context.Context, error) {

@@ -100,7 +100,7 @@ func contention(s *step) {
 func failing(s *step) {
 	r, d := s.r, s.left()
 	if r.cfg.Endpoint != nil {
-		s.leaveOut("an external endpoint cannot be made to reject requests or to fail")
+		s.leaveOut("faults and rejections cannot be simulated at an external endpoint")
 		return
 	}
 	bad, err := simulator(sim.Config{
@@ -135,7 +135,7 @@ func stopped(s *step) {
 		s.leaveOut("processes cannot be stopped on " + runtime.GOOS)
 		return
 	case r.cfg.Program == "":
-		s.leaveOut("no program is available to act as the provider")
+		s.leaveOut("the program that simulates the provider is not available")
 		return
 	}
 	c, err := r.startChild()

@@ -215,7 +215,7 @@ func (r *run) rows(res *Result, all *tally, peak int) (rows []Row) {
 	}
 	add("max_wait", "s", new(all.longest.Seconds()), &r.level.maxWait, "")
 	meant := all.Requests - all.Cancelled
-	add("completion", "%", share(100*float64(all.Completed), float64(meant)), &r.level.completion, "%d of %d requests that were not cancelled", all.Completed, meant)
+	add("completion", "%", share(100*float64(all.Completed), float64(meant)), &r.level.completion, "%d of %d requests, not counting cancelled requests", all.Completed, meant)
 	add("slots_in_use", "", share(all.used, all.slots), &Threshold{">=", 0.9}, "")
 	add("mean_wait", "s", share(all.total.Seconds(), float64(all.waits)), r.level.meanWait, "")
 	switch r.level.name {

@@ -91,7 +91,7 @@ func (s *step) wait() {
 		return
 	case <-s.ctx.Done():
 	case <-late.C:
-		s.cancel(fmt.Errorf("%w: the step had not finished %s after its planned end", errImpatient, s.r.patience))
+		s.cancel(fmt.Errorf("%w: the test step was unfinished %s after its planned end", errImpatient, s.r.patience))
 		s.r.patience = littlePatience
 	}
 	last := time.NewTimer(abandonAfter)

@@ -63,7 +63,7 @@ func (w *watch) guard() {
 			turns, looks = 0, n
 		}
 		if turns++; turns > int(noProgress/lookEvery) {
-			w.r.stuck(fmt.Sprintf("for %s the scheduler did not respond\n%s", noProgress, stacks()))
+			w.r.stuck(fmt.Sprintf("the scheduler did not respond for %s\n%s", noProgress, stacks()))
 			close(w.dead)
 			return
 		}
@@ -187,7 +187,7 @@ func (p *progress) look(r *run, snap sluice.Snapshot, m pool.Metrics) string {
 	if paused || backoff || m.Active >= r.cfg.Slots {
 		p.idle = 0
 	}
-	why := fmt.Sprintf("for %s there was no progress: %d requests of members wait, %d in the scheduler, %d members in the queue; %d slots are free",
+	why := fmt.Sprintf("no progress for %s: %d requests of members wait, %d in the scheduler, %d members in the queue; %d slots are free",
 		snap.At.Sub(p.since).Round(time.Second/10), m.Waiting, inLane, m.Queued, max(free, r.cfg.Slots-m.Active))
 	switch {
 	case p.dead >= int(standstill/lookEvery):

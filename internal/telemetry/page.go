@@ -77,7 +77,7 @@ func (p *page) addCharts(r *Report) {
 	for i := range r.Run.Lanes {
 		l := &r.Run.Lanes[i]
 		if i == maxCharts {
-			p.Omitted = fmt.Sprintf("%s are not drawn: see the figures below.", prose.Count(len(r.Run.Lanes)-maxCharts, "further lane"))
+			p.Omitted = fmt.Sprintf("%s are not drawn: see the numbers below.", prose.Count(len(r.Run.Lanes)-maxCharts, "further lane"))
 			break
 		}
 		if panels := l.draw(); panels != nil {

@@ -80,7 +80,7 @@ func TestAPageSaysWhatIsInTheReportAndNothingMore(t *testing.T) {
 }
 
 func TestTheWordsOfARefusalStandWhereTheVerdictSendsTheReader(t *testing.T) {
-	for said, pointer := range map[string]string{"": "(1 rejection in 1 episode).", `,"error":"too many requests"`: "see its message below"} {
+	for said, pointer := range map[string]string{"": "(1 rejection in 1 episode).", `,"error":"too many requests"`: "see the provider's message below"} {
 		var s script
 		s.at(0, "scheduler_started", `"account":"a"`)
 		s.at(0, "throttled", `"account":"a","lane":"m","kind":"rate_limit","waiting":1`+said)

@@ -37,7 +37,7 @@ func (r *Report) Judge(advice Advice) {
 		r.Next = fmt.Sprintf("Another attempt may succeed for %s:", prose.Count(r.mendable(), "failed item"))
 		r.Command = advice.Retry
 	case r.Items.Failed > 0:
-		r.Next = "Another attempt would fail in the same way: fix the requests that are named below."
+		r.Next = "Another attempt would fail in the same way: fix the requests named below."
 	case r.Run != nil && r.Run.open > 0:
 		r.Next = "The last run was killed, or still runs. The same command resumes it."
 		r.Command = advice.Again
@@ -118,16 +118,16 @@ func (r *Report) help() string {
 	case share < noteworthy:
 		return ""
 	case shared != nil:
-		return fmt.Sprintf("Several models were rate-limited, although none used half of its %[1]s. All models of the account seem to share this limit: set --%[1]s %d.",
+		return fmt.Sprintf("Several models were rate-limited, although none used half of its %[1]s limit. All models of the account seem to share this limit: set --%[1]s %d.",
 			shared.Dimension, shared.Limit)
 	case name == "cooldown" && r.Run.Shared:
-		return "Another process used the same key, and together they exceeded its limits. Run them one after the other."
+		return "Another process used the same key, and together they exceeded its limits. Run the processes one after the other."
 	case name == "cooldown":
 		text := fmt.Sprintf("The provider asked to slow down (%s in %s)", prose.Count(r.Run.Throttles.Count, "rejection"), prose.Count(r.Run.Throttles.Episodes, "episode"))
 		if r.Run.Throttles.Said == "" {
 			return text + "."
 		}
-		return text + ": see its message below."
+		return text + ": see the provider's message below."
 	case name == "paused":
 		return "A user paused the run."
 	case name == limits.Concurrency.String() && r.ofSlots():
@@ -136,7 +136,7 @@ func (r *Report) help() string {
 		return "More concurrent requests would help if the provider accepts them: raise --concurrency, or omit it to let the run learn the limit."
 	}
 	if used, ok := r.Run.used(name); ok && used < declared*share {
-		return fmt.Sprintf("Responses used only %s of this limit, because requests declare more output (max_tokens) than they get. A lower max_tokens or a higher tier would help.", prose.Percent(used))
+		return fmt.Sprintf("Responses used only %s of this limit, because requests declare more output (max_tokens) than responses contain. A lower max_tokens or a higher tier would help.", prose.Percent(used))
 	}
 	if r.Run.source(name) == limits.SourceConfigured {
 		return fmt.Sprintf("You configured this limit: a higher --%s would help if the account allows it.", name)

@@ -115,7 +115,7 @@ func index(v any, keys ...any) (any, error) {
 		case []any:
 			i, ok := key.(int)
 			if !ok || i < 0 || i >= len(of) {
-				return nil, fmt.Errorf("no element %.20s: the list has %d", Text(key), len(of))
+				return nil, fmt.Errorf("element %.20s does not exist: the list has %d elements", Text(key), len(of))
 			}
 			v = of[i]
 		default:
@@ -133,7 +133,7 @@ func slice(v any, bounds ...int) (any, error) {
 	}
 	part := [2]int{0, r.Len()}
 	if copy(part[:], bounds); len(bounds) > 2 || part[0] < 0 || part[0] > part[1] || part[1] > r.Len() {
-		return nil, fmt.Errorf("no part %d: the length is %d", bounds, r.Len())
+		return nil, fmt.Errorf("the range %d does not exist: the length is %d", bounds, r.Len())
 	}
 	return r.Slice(part[0], part[1]).Interface(), nil
 }

@@ -103,9 +103,9 @@ type DamagedStateError struct {
 // Error says what is damaged and what was used instead.
 func (e *DamagedStateError) Error() string {
 	if e.Backup {
-		return fmt.Sprintf("state file %s is damaged (%v): its backup was used", e.Path, e.Err)
+		return fmt.Sprintf("state file %s is damaged (%v): Sluice reads its backup instead", e.Path, e.Err)
 	}
-	return fmt.Sprintf("state file %s is damaged (%v), and there is no good backup", e.Path, e.Err)
+	return fmt.Sprintf("state file %s is damaged (%v), and no intact backup exists", e.Path, e.Err)
 }
 
 // Unwrap returns what was wrong with the file.
@@ -140,7 +140,7 @@ func readState(path string) (state State, err error) {
 		return State{}, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > mostState { // a pipe or a device may have no end
-		return State{}, errors.New("it is not a regular file, or is too large")
+		return State{}, errors.New("the file is not a regular file, or is too large")
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -150,7 +150,7 @@ func readState(path string) (state State, err error) {
 		return State{}, err
 	}
 	if state.Status == "" {
-		return State{}, errors.New("it has no status")
+		return State{}, errors.New("the file contains no status")
 	}
 	return state, nil
 }

@@ -186,10 +186,10 @@ var (
 
 	// ErrCalledOff is for a Conclude to return where a run did no more than to call off what was pending elsewhere, with items
 	// left to do.
-	ErrCalledOff = errors.New("the run was called off")
+	ErrCalledOff = errors.New("the run was cancelled")
 
 	// ErrDrained is returned by a run that Drain ended before all items were done.
-	ErrDrained = errors.New("drained before all items were done")
+	ErrDrained = errors.New("the run was stopped before all items were done")
 )
 
 // StoppedError is returned by a run that stopped because nothing more could succeed, or because Stop said so. What was
