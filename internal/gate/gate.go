@@ -327,7 +327,7 @@ func (g *Gate) Tick(now time.Time) {
 // pump grants what can be granted after something happened to a lane. What lanes share is given to the call that asked
 // first.
 func (g *Gate) pump(now time.Time, l *lane) {
-	if planted.Every("wake-up late", 60) {
+	if planted.Every("wake-up late", 61) { // a prime hits all causes of a pump
 		return
 	}
 	for _, each := range g.sorted { // a lane without a known limit waits for the requests of others to be proven
