@@ -42,7 +42,7 @@ type LedgerConfig struct {
 }
 
 // Ledger is a sluice.Ledger that stores token buckets, concurrency and cooldowns in Redis. All Schedulers with a Ledger of one
-// account share its limits. Each Scheduler needs a Ledger of its own, which must be closed after the Scheduler. While Redis is
+// account share its limits. Each Scheduler needs a separate Ledger, to be closed after the Scheduler. While Redis is
 // unreachable, requests wait or use LedgerConfig.Fallback. A Ledger is safe for concurrent use.
 type Ledger struct {
 	at       *endpoint

@@ -63,7 +63,7 @@ type block struct {
 	text string
 }
 
-// documents returns all Markdown of the repository, but for what tests read and what is not ours.
+// documents returns the Markdown files of the repository, without fixtures of tests and copies of other projects.
 func documents(t testing.TB) (all []document) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
