@@ -31,12 +31,12 @@ type AccountStatus struct {
 	Account string       `json:"account"`          // Name of the account. The prefix of its keys if the name is unknown.
 	Members []Member     `json:"members"`          // Instances that use the account. The oldest first.
 	Lanes   []LaneStatus `json:"lanes"`            // State by lane.
-	Format  string       `json:"format,omitempty"` // Unsupported version of the account's keys. Then no lanes are known.
+	Format  string       `json:"format,omitempty"` // Version of the account's keys, if unsupported. Then no lanes are known.
 }
 
 // LaneStatus is the state of a lane, for all instances together.
 type LaneStatus struct {
-	Lane       string         `json:"lane"`                   // Model; empty for all models together.
+	Lane       string         `json:"lane"`                   // Model; empty means all models together.
 	Open       int            `json:"in_flight"`              // Requests in flight of all instances.
 	Slots      int            `json:"concurrency"`            // Allowed concurrency. 0 is unlimited.
 	Waiting    int            `json:"waiting"`                // Waiting instances.
@@ -50,7 +50,7 @@ type LaneStatus struct {
 type BudgetStatus struct {
 	Dimension string  `json:"dimension"` // Name of the limit, such as `rpm`.
 	Pace      float64 `json:"pace"`      // Refill rate of the token bucket per minute or day.
-	Level     float64 `json:"level"`     // Token bucket level; negative means debt.
+	Level     float64 `json:"level"`     // Level of the token bucket; negative after too much use.
 	Cap       float64 `json:"cap"`       // Size of the token bucket.
 	Spent     float64 `json:"spent"`     // Amount used by all instances.
 }

@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -18,7 +19,7 @@ import (
 //go:generate env SLUICE_TEST_WRITE=1 go test -count=1 -run TestReferenceOfJSON .
 
 const jsonIntroduction = "# JSON\n\nField names end in their unit, such as `_ms`, `_s`, `_usd` or `_bytes`. Times have the RFC 3339 format. Unknown values are `null` or missing. " +
-	"Documents are on standard output. Progress and warnings are on standard error. " +
+	"Documents are on standard output, progress and warnings on standard error. " +
 	"[Stability](../stability.md) describes the promise for these fields.\n"
 
 // jsonDocuments are the documents by their headings, with the Go types that they are made of.
@@ -51,6 +52,11 @@ var jsonDocuments = []struct{ heading, dir, name string }{
 	{"sluice stress --json", "internal/stress", "Result"},
 	{"sluice version --json", "internal/cli", "version"},
 }
+
+var (
+	jsonFlag = regexp.MustCompile("`(--[a-z-]+)`")     // A flag stands without quotes, unlike a value.
+	jsonRest = regexp.MustCompile(`(?m)^( *)… +(.*)$`) // Fields described above need no columns.
+)
 
 // jsonKinds are the JSON types of Go types that write themselves.
 var jsonKinds = map[string]string{
@@ -194,8 +200,13 @@ func (j *jsonPage) rows(g goType, indent string) (rows [][2]string, again []stri
 		}
 		rows = append(rows, [2]string{indent + f.name + map[string]string{"list": "[]"}[f.kind], "\t" + f.text})
 		below, known := j.rows(f.of, indent+"  ")
-		if rows = append(rows, below...); known != nil {
-			rows = append(rows, [2]string{indent + "  …", "\talso " + strings.Join(known, ", ")})
+		rows = append(rows, below...)
+		if known != nil {
+			adjective := "additional "
+			if below == nil {
+				adjective = ""
+			}
+			rows = append(rows, [2]string{indent + "  …", "\t" + adjective + "fields: " + strings.Join(known, ", ")})
 		}
 	}
 	return rows, again
@@ -221,10 +232,10 @@ func TestReferenceOfJSON(t *testing.T) {
 		b.WriteString("\n```text\n")
 		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		for _, row := range rows {
-			fmt.Fprintf(w, "%s\t%s\n", row[0], strings.ReplaceAll(row[1], "`", ""))
+			fmt.Fprintf(w, "%s\t%s\n", row[0], strings.ReplaceAll(jsonFlag.ReplaceAllString(row[1], "$1"), "`", `"`))
 		}
 		w.Flush()
 		b.WriteString("```\n")
 	}
-	suite.Generated(t, "reference/json.md", b.String())
+	suite.Generated(t, "reference/json.md", jsonRest.ReplaceAllString(b.String(), "$1($2)"))
 }

@@ -21,7 +21,7 @@ type Forecast struct {
 	Throughput float64 `json:"throughput_rpm"`    // Successful requests per minute.
 	Tally
 	Cost    *float64   `json:"cost_usd,omitempty"` // Cost, if known. The caller sets the value.
-	Peak    int        `json:"peak_in_flight"`     // Maximum requests in flight.
+	Peak    int        `json:"peak_in_flight"`     // Maximum number of requests in flight.
 	Quotas  []QuotaUse `json:"quotas"`             // Use by limit. The list starts with the most used limit.
 	Wait    Spread     `json:"wait_ms"`            // Waits of requests. The values cover all attempts.
 	Latency Spread     `json:"latency_ms"`         // Durations of requests. A duration ends with the last byte of the response.
@@ -128,8 +128,8 @@ const MaxSteps = 512
 // Spread contains the distribution of a duration over all requests. Percentiles are accurate to within 2 %.
 type Spread struct {
 	Mean Millis `json:"mean"` // Mean.
-	P50  Millis `json:"p50"`  // Median, ± 2 %.
-	P95  Millis `json:"p95"`  // 95th percentile, ± 2 %.
+	P50  Millis `json:"p50"`  // Median, accurate to ± 2 %.
+	P95  Millis `json:"p95"`  // 95th percentile, accurate to ± 2 %.
 	Max  Millis `json:"max"`  // Maximum.
 }
 

@@ -17,9 +17,9 @@ type CapModel struct {
 	PerMinute     float64 `json:"cap_model_throughput_rpm"`       // Throughput by a rule of thumb. The formula is min(RPM, TPM / tokens, cap / latency × 60) × margin, in requests.
 	MaxTokens     int     `json:"cap_model_max_tokens,omitempty"` // A quarter of the tokens-per-minute limit. The value applies to each graph; 0 if TPM is unknown.
 
-	OffersRequests float64            `json:"cap_model_offers_rpm"`       // Requests per minute at `cap_model_calls` concurrency.
-	OffersTokens   float64            `json:"cap_model_offers_tpm"`       // Tokens per minute at `cap_model_calls` concurrency.
-	Breaks         []limits.Dimension `json:"cap_model_breaks,omitempty"` // Limits that `cap_model_calls` concurrency exceeds.
+	OffersRequests float64            `json:"cap_model_offers_rpm"`       // Requests per minute at a concurrency of cap_model_calls.
+	OffersTokens   float64            `json:"cap_model_offers_tpm"`       // Tokens per minute at a concurrency of cap_model_calls.
+	Breaks         []limits.Dimension `json:"cap_model_breaks,omitempty"` // Limits that a concurrency of cap_model_calls exceeds.
 }
 
 // capModel is the rule of thumb for a plan's workload, by the tokens that are used; nil when the limits do not determine it. The order

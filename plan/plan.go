@@ -75,7 +75,7 @@ type Plan struct {
 
 // Load describes the workload of a Plan with the mean values of a request.
 type Load struct {
-	Requests     int     `json:"requests,omitempty"`                  // Requests; missing for an endless workload.
+	Requests     int     `json:"requests,omitempty"`                  // Number of requests; missing for an endless workload.
 	LatencyMS    float64 `json:"latency_ms"`                          // Mean latency.
 	InputTokens  float64 `json:"input_tokens"`                        // Mean input tokens.
 	OutputTokens float64 `json:"output_tokens"`                       // Mean output tokens.
@@ -84,11 +84,11 @@ type Load struct {
 
 // Clients contains the concurrency and the number of workers that stay within the limits.
 type Clients struct {
-	Safety    float64 `json:"safety"`    // Maximum share of limits for workers.
+	Safety    float64 `json:"safety"`    // Share of each limit that workers may use.
 	Processes int     `json:"processes"` // Processes that share the slots.
 
 	// Slots is the number of requests in flight that a paced client needs for full throughput, at most the provider's limit.
-	Slots int `json:"slots"` // Concurrency needed with pacing.
+	Slots int `json:"slots"` // Concurrency that a client with pacing needs.
 
 	// Workers is the maximum number of workers without pacing that stay within all limits, at least 1. A worker without
 	// pacing sends the next request after each response. Safety is the margin for requests that finish faster than the
@@ -98,7 +98,7 @@ type Clients struct {
 	// Workers stay within a limit if the usage exceeds the limit in no minute. The plan assumes that token buckets hold
 	// Limits.Burst (default: a minute's refill) and that all workers start at the same time. If a bucket holds less than
 	// WorkersBurst, the provider sometimes rejects requests.
-	Workers      int                `json:"workers"`                  // Workers within all limits without pacing.
+	Workers      int                `json:"workers"`                  // Number of workers that stay within all limits without pacing.
 	WorkersSafe  bool               `json:"workers_safe"`             // The workers stay within every limit.
 	Exceeded     []limits.Dimension `json:"workers_exceed,omitempty"` // Limits that even one worker exceeds.
 	WorkersBurst Seconds            `json:"workers_burst_seconds"`    // Required size of token buckets, in seconds of refill.
@@ -126,14 +126,14 @@ type Charging struct {
 	Charge         limits.Charge `json:"charge"`                           // Counted tokens: `declared` or `actual`.
 	ChargedTokens  float64       `json:"charged_tokens_per_request"`       // Tokens counted after the response. With limits.ChargeDeclared, the number is max(input, max_tokens).
 	ReservedTokens float64       `json:"reserved_tokens_per_request"`      // Tokens counted before the response.
-	TooLarge       int           `json:"requests_above_a_limit,omitempty"` // Requests larger than an entire limit.
+	TooLarge       int           `json:"requests_above_a_limit,omitempty"` // Requests that are larger than an entire rate limit.
 }
 
 // Bound is one limit with the number of requests per minute that the limit allows.
 type Bound struct {
 	Dimension limits.Dimension `json:"dimension"`           // Name of the limit, such as `rpm`.
 	Limit     int              `json:"limit"`               // Value of the limit. The value applies per minute or day, depending on Dimension.
-	Charged   float64          `json:"charged_per_request"` // Mean counted amount per request. The amount is 1 for concurrency.
+	Charged   float64          `json:"charged_per_request"` // Mean amount of a request that counts against the limit. The amount is 1 for concurrency.
 	PerMinute float64          `json:"requests_per_minute"` // Allowed requests per minute.
 }
 
@@ -141,7 +141,7 @@ type Bound struct {
 type Binding struct {
 	Dimension limits.Dimension `json:"dimension"`             // Name of the limit, such as `rpm`.
 	Next      limits.Dimension `json:"next,omitempty"`        // Next tightest limit. AnyDimension means that no other limit is known.
-	Factor    float64          `json:"next_factor,omitempty"` // Throughput at the next limit divided by this throughput.
+	Factor    float64          `json:"next_factor,omitempty"` // Throughput at the next limit divided by the planned throughput.
 }
 
 // ResourceLimits returns limits for the concurrent nodes of each graph and for the concurrent calls of all graphs

@@ -29,7 +29,7 @@ func newAnswers(s *streams) *cobra.Command {
 		Short: "Print the texts of the responses in a file of results",
 		Long: `Print the text and the finish reason of each response, from any provider. If a response has no text, the arguments of
 its tool calls are printed. If a response has several choices, the first choice is printed. For a directory of exec, the
-standard output of each command is printed, in the order of the items. You can use answers during the run.`,
+standard output of each command is printed, in the order of the items. The command also works during a run.`,
 		Example: `  sluice answers out.jsonl | jq -r .text
   sluice answers out.jsonl --format csv --input prompts.jsonl > answers.csv
   sluice answers out.jsonl --format text | less
@@ -49,7 +49,7 @@ standard output of each command is printed, in the order of the items. You can u
 	o.format = "jsonl"
 	define(cmd, flagGroup{"Output", []flag{
 		{name: "format", field: &o.format, metavar: "jsonl|csv|text", help: "Choose the output format", common: true},
-		{name: "input", field: &o.input, metavar: "FILE", help: "Order results as in this input file, and add its fields", common: true},
+		{name: "input", field: &o.input, metavar: "FILE", help: "Print rows in this input's order, with the input's fields", common: true},
 	}})
 	return cmd
 }

@@ -46,8 +46,8 @@ The error can be any text: a response body, a whole response, an SDK exception, 
 read from FILE or standard input.
 
 With --jsonl, each input line is an object with the field text and the optional fields status, headers, channel (http,
-sdk or cli), provider and now. One line is printed per input line. If an input line is invalid, all valid lines are
-explained, and the exit code is 2.`,
+sdk or cli), provider and now. One line is printed per input line. If an input line is invalid, the errors in
+valid lines are still explained, and the exit code is 2.`,
 		Example: `  sluice explain error.txt
   some-agent 2>&1 | sluice explain
   sluice explain --status 429 --header 'retry-after: 20' body.json

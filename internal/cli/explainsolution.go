@@ -40,7 +40,7 @@ type explanation struct {
 	Kind       sluice.Kind     `json:"kind"`             // `ok`, or the kind of the failure.
 	Scope      limits.Scope    `json:"scope"`            // Rejection scope: `request`, `model`, `key`, `upstream` or `network`.
 	RetryAfter *float64        `json:"retry_after_s"`    // Wait requested by the provider.
-	ResetAt    *time.Time      `json:"reset_at"`         // Reset of the usage window.
+	ResetAt    *time.Time      `json:"reset_at"`         // Time when the usage window resets.
 	Dimension  *string         `json:"dimension"`        // Name of the limit, such as `rpm`.
 	Limit      *int64          `json:"limit"`            // Value of the limit.
 	Used       *int64          `json:"used"`             // Used amount.

@@ -56,12 +56,12 @@ func newFindBy(s *streams, auto func(context.Context, find.Config) (*find.Result
 The number of workers is printed on standard output. A worker is a loop that sends requests like yours without pacing.
 --output-file saves the limits for --config of run, serve, worker and plan.
 
-Limits come from headers and rejections, and small requests measure unknown limits. --mode sweep sends real requests
-from 3, 6, 12 and more workers, but does not find limits per minute. --from-provider reads the limits from the
-provider's own API, with the admin key in ANTHROPIC_ADMIN_KEY or OPENAI_ADMIN_KEY.
+Sluice reads limits from headers and rejections, and measures unknown limits with small requests. --mode sweep sends
+real requests from 3, 6, 12 and more workers, but does not find limits per minute. --from-provider reads the limits
+from the provider's own API, with the admin key in ANTHROPIC_ADMIN_KEY or OPENAI_ADMIN_KEY.
 
-Requests cost money: see --dry-run, --token-budget and --max-cost. Exit code 4: no number of workers is safe. Exit code
-5: a spending or token cap stopped the search.`,
+Requests cost money: see --dry-run, --token-budget and --max-cost. Exit code 4 means that no number of workers is safe.
+Exit code 5 means that a spending or token cap stopped the search.`,
 		Example: `  sluice find --model gpt-4o-mini --dry-run
   sluice find --model gpt-4o-mini --output-file limits.json
   sluice run prompts.jsonl -o out.jsonl --config limits.json
@@ -89,14 +89,14 @@ func (o *findOptions) table() []flagGroup {
 		{"Search", []flag{
 			{name: "mode", field: &o.mode, metavar: modeAuto + "|" + modeSweep, help: "Measure limits, or test growing numbers of workers", common: true},
 			{name: "max-workers", field: countFrom(&o.cfg.MaxWorkers, 1), help: "Test and recommend at most N workers", common: true},
-			{name: "prompt-file", field: &o.cfg.PromptFile, metavar: "FILE", help: "Send the prompt in FILE (default: asks for a long essay)"},
+			{name: "prompt-file", field: &o.cfg.PromptFile, metavar: "FILE", help: "Send the prompt in FILE (default: ask for a long essay)"},
 			{name: "min-output-tokens", field: countFrom(&o.cfg.MinOutputTokens, 1), help: "Stop each response after N output tokens"},
 			{name: "timeout", field: durationFrom(&o.cfg.Timeout, 1), help: "Limit the time of a request"},
 			{name: "from-provider", field: &o.published, help: "Print the limits from the provider's own API", common: true,
 				without: "mode output-file dry-run prompt-file token-budget max-cost"},
 		}},
 		{"Spending", []flag{
-			{name: "token-budget", field: countFrom(&o.cfg.Budget.Tokens, -1), help: "Use at most N tokens; -1: no limit (default: 1,000,000)", common: true},
+			{name: "token-budget", field: countFrom(&o.cfg.Budget.Tokens, -1), help: "Use at most N tokens; -1 means no limit (default: 1,000,000)", common: true},
 			{name: "max-cost", field: usd(&o.maxCost), help: "Spend at most this amount", common: true},
 			o.price.flag(),
 			{name: "dry-run", field: &o.dryRun, help: "Print the maximum cost without sending requests", common: true},

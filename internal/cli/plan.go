@@ -51,11 +51,11 @@ func newPlan(s *streams) *cobra.Command {
 		Long: `Compute workers, throughput, time and cost within limits. Nothing is sent.
 
 Plan uses the published limits of --tier. Limits in --config replace published limits, and flags replace both. A run
-learns the real limits from the provider's headers. Slots are the requests in flight that Sluice needs with pacing.
-Workers are loops that stay within every limit without pacing.
+learns the real limits from the provider's headers. Slots are the number of requests in flight that a
+client with pacing needs. Workers are the number of loops without pacing that stay within every limit.
 
---simulate runs the scheduler in virtual time against a simulated provider. Exit code 4: the plan exceeds --max-cost or
---deadline.`,
+--simulate runs the scheduler in virtual time against a simulated provider. Exit code 4 means that the plan exceeds
+--max-cost or --deadline.`,
 		Example: `  sluice plan --list
   sluice plan --tier start --model claude-sonnet-4-5 --requests 10000
   sluice plan --rpm 500 --tpm 30000 --latency 1.5s --input-tokens 1200 --max-tokens 300

@@ -317,9 +317,9 @@ type budgetStatus struct {
 	Dimension string  `json:"dimension"`        // Name of the limit, such as `rpm`.
 	Limit     int64   `json:"limit"`            // Value of the limit.
 	Source    string  `json:"source"`           // Origin of the value, such as `header`.
-	Level     float64 `json:"level"`            // Token bucket level; negative means debt.
+	Level     float64 `json:"level"`            // Level of the token bucket; negative after too much use.
 	Cap       float64 `json:"cap"`              // Size of the token bucket.
-	Spent     float64 `json:"spent"`            // Amount used since process start.
+	Spent     float64 `json:"spent"`            // Amount used since the process started.
 	Shared    bool    `json:"shared,omitempty"` // Other clients share the limit.
 	limits.Claims
 }

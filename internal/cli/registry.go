@@ -38,7 +38,7 @@ type listedProvider struct {
 // listedTier is a tier as a list in JSON has it. What is not known is left out.
 type listedTier struct {
 	Tier             string        `json:"tier"`                         // Tier.
-	Models           []string      `json:"models,omitempty"`             // Models with these limits, if not all.
+	Models           []string      `json:"models,omitempty"`             // Models with these limits, if not all models.
 	Limits           sluice.Limits `json:"limits"`                       // Published limits.
 	PriceIn          *float64      `json:"price_in,omitempty"`           // US dollars per million input tokens.
 	PriceOut         *float64      `json:"price_out,omitempty"`          // US dollars per million output tokens.

@@ -29,7 +29,7 @@ func newReport(s *streams) *cobra.Command {
 		Short: "Print the limits, waits, failures and cost of a run",
 		Long: `Print the limits, waits, failures and cost of a run.
 
-Results contain the outcome of each item. With the events file of run --events, the report also shows the causes of
+OUT.jsonl contains the outcome of each item. With the events file of run --events, the report also shows the causes of
 waits, the used share of each limit, rejections and pauses.`,
 		Example: `  sluice report out.jsonl
   sluice report out.jsonl --events events.jsonl --html report.html`,

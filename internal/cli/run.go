@@ -109,13 +109,13 @@ func (o *runOptions) table() []flagGroup {
 			{name: "max-tokens", field: &o.maxTokens, metavar: "N", help: "Limit output tokens of requests made from prompts"},
 			{name: "set", field: &o.set, metavar: "NAME=JSON", help: "Set a field of requests made from prompts; repeatable"},
 			{name: "template", field: &o.rows.template, metavar: "FILE", help: "Make the prompt of each row from a template with {{.field}}"},
-			{name: "timeout", field: &o.timeout, metavar: "DURATION", help: "Limit attempt time (default: 10 × p99 latency, min 30s)"},
+			{name: "timeout", field: &o.timeout, metavar: "DURATION", help: "Limit an attempt's time (default: 10 × p99 latency, min 30s)"},
 			attemptsFlag(&o.attempts),
 		}, o.checks.flags())},
 		{"Limits", slices.Concat([]flag{o.account.settings.configFlag()}, caller(o.account.limits.flags("learned")...), []flag{
 			{name: "ignore-pause", field: &o.ignore, help: "Ignore limits and pauses learned by earlier runs"},
 			o.shared.flag(),
-			{name: "distribute", field: &o.workers, help: "Let sluice workers at --redis send the requests", without: "dry-run batch"},
+			{name: "distribute", field: &o.workers, help: "Let workers at --redis send the requests", without: "dry-run batch"},
 		})},
 		{"Spending", slices.Concat(o.budget.flags(), []flag{
 			{name: "max-total-tokens", field: countFrom(&o.budget.tokens, 1), help: "Stop before the run uses more than N tokens"},

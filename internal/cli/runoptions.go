@@ -16,7 +16,7 @@ import (
 type redoFlag struct{ which []string }
 
 func (r *redoFlag) flag(words string) flag {
-	return flag{name: "redo", field: &r.which, metavar: words, help: "Repeat recorded items of these kinds", common: true}
+	return flag{name: "redo", field: &r.which, metavar: words, help: "Repeat items that have one of these states", common: true}
 }
 
 func (r *redoFlag) has(which string) bool { return slices.Contains(r.which, which) }
@@ -43,7 +43,7 @@ func (r *redoFlag) check() error {
 const fsyncInterval = "interval"
 
 func fsyncFlag(field *string) flag {
-	return flag{name: "fsync", field: field, metavar: "each|interval", help: "Flush results to disk: each result, or every 100 ms"}
+	return flag{name: "fsync", field: field, metavar: "each|interval", help: "Flush each result to disk, or flush every 100 ms"}
 }
 
 func attemptsFlag(field *int) flag {

@@ -23,7 +23,7 @@ type accessLine struct {
 	Upstream  string `json:"upstream,omitempty"` // Upstream of the last attempt.
 	Endpoint  string `json:"endpoint,omitempty"` // Path, such as `/v1/messages`.
 	Stream    bool   `json:"stream,omitempty"`   // The client asked for a stream.
-	Status    int    `json:"status"`             // HTTP status; 0 without a response.
+	Status    int    `json:"status"`             // HTTP status; 0 means no response.
 	Kind      string `json:"kind"`               // `ok`, `upstream_error`, `cut`, `client_gone`, or the gateway's rejection reason.
 	Tries     int    `json:"tries"`              // Attempts, including rate-limited attempts.
 	WaitMs    int64  `json:"wait_ms"`            // Waiting time of the item or request.

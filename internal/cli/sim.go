@@ -41,7 +41,7 @@ func newSim(s *streams) *cobra.Command {
 choose. The path of a request selects the API.
 
 All models and APIs share the limits. The Gemini API counts only input tokens, so use --rate-limit itpm=N. The address
-is printed on standard output. GET /stats returns counts. An interrupt stops the simulator.`,
+is printed on standard output. GET /stats returns request counts. An interrupt stops the simulator.`,
 		Example: `  sluice sim --rpm 500 --tpm 30000
   sluice sim --listen 127.0.0.1:8080 --concurrency 8 --retry-after none
   sluice sim --rpm 3000 --fault 500=0.05 --storm 3s-7s
@@ -85,16 +85,16 @@ func (o *simOptions) table() []flagGroup {
 			{name: "vague", field: &c.VagueBodies, help: "Omit the limit and the wait time from rejection bodies"},
 		}},
 		{"Faults", []flag{
-			{name: "fault", field: o.faults(), metavar: "KIND=SHARE", help: "Fail requests with 500, 529, 400, 429, reset, hang or cut", common: true},
+			{name: "fault", field: o.faults(), metavar: "KIND=SHARE", help: "Inject faults: 500, 529, 400, 429, reset, hang or cut", common: true},
 			{name: "storm", field: &o.storms, metavar: "FROM-TO[:STATUS]", help: "Reject all requests in this period; repeatable"},
-			{name: "spent-after", field: &c.SpentAfter, metavar: "N", help: "After N responses, reject requests for spent credit"},
+			{name: "spent-after", field: &c.SpentAfter, metavar: "N", help: "After N responses, reject all requests as out of credit"},
 		}},
 		{"Batch API", []flag{
 			{name: "batch-latency", field: &b.Latency, metavar: "DURATION", help: "Set the duration of a batch"},
 			{name: "batch-limit", field: &namedValues{rows: []flag{
 				{name: "requests", field: &b.MaxRequests}, {name: "bytes", field: &b.MaxBytes}, {name: "tokens", field: &b.EnqueuedTokens},
 				{name: "pending", field: &b.Pending}, {name: "per-hour", field: &b.PerHour},
-			}}, help: "Limit batches: requests, bytes, tokens, pending or per-hour"},
+			}}, help: "Limit batches by requests, bytes, tokens, pending, per-hour"},
 			{name: "batch-fault", field: &namedValues{rows: []flag{
 				{name: "line", field: shareOf(&b.Fail)}, {name: "expire", field: &b.ExpireEvery}, {name: "fail", field: &b.FailEvery},
 				{name: "cut", field: &b.CutResults}, {name: "lost", field: &b.LoseResults}, {name: "list", field: &b.ListDelay}, {name: "drop", field: shareOf(&b.Drop)},

@@ -42,8 +42,8 @@ listed.
 Without an argument, all runs in the current directory are listed. With --redis, accounts are listed with their
 instances and lanes, and runs with their queues and workers.
 
-Exit code 0: the run continues, or all items are done. Exit code 3: the run stopped with remaining or failed items. Exit
-code 1: no state was found.`,
+Exit code 0 means that the run continues, or all items are done. Exit code 3 means that the run stopped with
+remaining or failed items. Exit code 1 means that no state was found.`,
 		Example: `  sluice status out.jsonl
   sluice status out.jsonl --watch
   sluice status .sluice-exec
@@ -67,7 +67,7 @@ code 1: no state was found.`,
 // runStatus is how a run stands, as --json prints it.
 type runStatus struct {
 	Output string `json:"output"`           // Path of the output.
-	Status string `json:"status"`           // Status in the state file, or `killed`.
+	Status string `json:"status"`           // Status from the state file, or `killed` if the process was killed.
 	Reason string `json:"reason,omitempty"` // Reason for the status.
 	Hint   string `json:"hint,omitempty"`   // Next step.
 	Alive  bool   `json:"alive"`            // The process of the run exists.

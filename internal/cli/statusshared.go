@@ -22,7 +22,7 @@ type sharedStatus struct {
 // jobStatus is a batch that many hosts work on.
 type jobStatus struct {
 	Job       string         `json:"job"`               // Run.
-	Version   int            `json:"version,omitempty"` // Unsupported version of the run's keys.
+	Version   int            `json:"version,omitempty"` // Version of the run's keys, if unsupported.
 	Queued    int            `json:"queued"`            // Items that wait for a worker.
 	Held      int            `json:"held"`              // Items in progress at workers.
 	Delayed   int            `json:"delayed"`           // Items in backoff.

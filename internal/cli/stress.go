@@ -47,7 +47,7 @@ ever. Each agent must get its share, cancelled requests must not leave a trace, 
   hybrid         campaign phases with reviews and tests
 
 Requests go to a built-in simulator. With --base-url or --model, requests go to a real endpoint and cost money. Exit
-code 4: a threshold in the table was missed.`,
+code 4 means that a measurement missed its threshold.`,
 		Example: `  sluice stress --level conservative --duration 30s
   sluice stress --level aggressive --slots 8 --json
   sluice stress --level chaos --duration 1m --seed 7 --events events.jsonl

@@ -53,7 +53,7 @@ type summary struct {
 
 	PerMin float64            `json:"per_min"`  // Items per minute.
 	Lanes  []laneSummary      `json:"lanes"`    // Limits by lane.
-	Bound  map[string]float64 `json:"bound_by"` // Share of time that each limit was binding.
+	Bound  map[string]float64 `json:"bound_by"` // Share of time when each limit was binding.
 
 	Upstreams []upstreamSummary `json:"upstreams,omitempty"` // Upstreams, if there are several.
 

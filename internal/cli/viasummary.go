@@ -20,7 +20,7 @@ type batchSummary struct {
 	Items    int      `json:"items_by_batch"`         // Items completed in batches.
 	Live     int      `json:"items_live"`             // Items completed by live requests.
 	Cost     *float64 `json:"cost_by_batch_usd"`      // Cost of batch items, if known.
-	LiveCost *float64 `json:"live_cost_usd"`          // Cost of batch items as live requests.
+	LiveCost *float64 `json:"live_cost_usd"`          // Cost of these items if sent as live requests.
 	Saved    *float64 `json:"saved_usd"`              // Cost saved by batches.
 }
 

@@ -38,10 +38,10 @@ func newWorker(s *streams) *cobra.Command {
 		Short: "Send the requests of runs with --distribute at the same Redis",
 		Long: `Send the requests of runs with --distribute, from any host that uses the same Redis or Valkey.
 
-The worker sets key, address, headers and limits. The run sets requests, attempts and timeouts. Workers with the same
-key and address share their limits. Workers can start and stop at any time. If a worker dies, another worker takes its
-items. After the first interrupt, the worker waits for open requests and returns waiting items. A second interrupt
-aborts open requests.`,
+The worker sets the API key, address, headers and limits. The run sets the requests, attempts and timeouts. Workers with
+the same key and address share their limits. Workers can start and stop at any time. If a worker dies, another worker
+sends its items. After the first interrupt, the worker waits for open requests and returns waiting items to the queue. A
+second interrupt aborts open requests.`,
 		Example: `  sluice worker --redis redis://10.0.0.5
   sluice worker --redis rediss://sluice@10.0.0.5 --rpm 500 --tpm 30000
   sluice worker --redis redis://10.0.0.5 --base-url http://127.0.0.1:8000/v1 --concurrency 32
@@ -59,7 +59,7 @@ aborts open requests.`,
 func (o *workerOptions) table() []flagGroup {
 	watch := slices.DeleteFunc(o.watch.flags(), func(f flag) bool { return f.name == "json" })
 	redis := o.shared.flag()
-	redis.common, redis.help = true, "Take requests from this Redis"
+	redis.common, redis.help = true, "Receive requests through this Redis server"
 	return []flagGroup{
 		{"Queue", []flag{
 			redis,

@@ -6,8 +6,8 @@ type Forecast struct {
 	TokenBudget int `json:"token_budget"` // Token cap; 0 is unlimited.
 	// Typical is the amount of a search that reaches a limit of some hundred requests a minute, and learns little from headers:
 	// with them it spends less.
-	Typical Amount `json:"typical"` // Typical amount.
-	Max     Amount `json:"max"`     // Maximum amount.
+	Typical Amount `json:"typical"` // Typical requests, tokens and cost.
+	Max     Amount `json:"max"`     // Maximum requests, tokens and cost.
 }
 
 // Amount is an amount that is spent. Requests are accepted ones: rejected ones cost nothing.

@@ -186,7 +186,7 @@ const (
 type Progress struct {
 	Phase     Phase         `json:"phase"` // Phase of the search.
 	Doing     string        `json:"doing"` // Current step, such as `32 at once`.
-	Spent     Spent         `json:"spent"` // Requests, tokens and cost.
+	Spent     Spent         `json:"spent"` // Requests, tokens and cost of the search.
 	Elapsed   time.Duration `json:"-"`
 	ElapsedMS int64         `json:"elapsed_ms"` // Time since the start.
 	Low       int           `json:"low"`        // Lower bound of the answer.
@@ -203,7 +203,7 @@ type Spent struct {
 	Output   int      `json:"output_tokens"` // Output tokens.
 	Cost     *float64 `json:"cost_usd"`      // Cost, if known. Nil: the prices are unknown.
 
-	Estimated int `json:"estimated_tokens,omitempty"` // Estimated tokens of requests without usage.
+	Estimated int `json:"estimated_tokens,omitempty"` // Estimated tokens of requests without usage data.
 }
 
 // Tokens returns the sum of input and output.

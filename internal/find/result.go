@@ -48,9 +48,9 @@ const (
 // Binding is the limit per minute that bounds an answer.
 type Binding struct {
 	Dimension limits.Dimension `json:"dimension"` // Name of the limit, such as `rpm`. AnyDimension: none.
-	Cost      float64          `json:"cost"`      // Amount per real request.
+	Cost      float64          `json:"cost"`      // Amount of a real request that counts against the limit.
 	Busy      float64          `json:"busy"`      // Allowed mean concurrency.
-	Margin    float64          `json:"margin"`    // Share subtracted for safety.
+	Margin    float64          `json:"margin"`    // Share of the limit that is subtracted for safety.
 }
 
 // Latency is the time that real calls take when as many are open as the answer says.
@@ -121,13 +121,13 @@ type Result struct {
 	Bound       Bound   `json:"bound"`               // Limiting factor, such as `requests`.
 	BucketOfOne bool    `json:"bucket_of_one"`       // Of two simultaneous requests, one is rejected. Only a client that paces its requests uses the limit.
 	Binding     Binding `json:"binding,omitzero"`    // Binding limit per minute.
-	Low         int     `json:"low"`                 // Lower bound after an early stop.
-	High        int     `json:"high"`                // Upper bound after an early stop.
+	Low         int     `json:"low"`                 // Lower bound of the safe number of workers, after an early stop.
+	High        int     `json:"high"`                // Upper bound of the safe number of workers, after an early stop.
 	Subject
 	Error    string        `json:"error,omitempty"` // Reason for an early stop.
 	Findings Findings      `json:"-"`
 	Soak     Soak          `json:"soak"`  // Final test with real requests.
-	Spent    Spent         `json:"spent"` // Requests, tokens and cost.
+	Spent    Spent         `json:"spent"` // Requests, tokens and cost of the search.
 	Took     time.Duration `json:"-"`
 	Notes    []string      `json:"notes"`          // Notes.
 	Hint     string        `json:"hint,omitempty"` // Next step.

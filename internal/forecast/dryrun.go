@@ -73,7 +73,7 @@ type Lane struct {
 	Cost      *Cost              `json:"cost_usd"`           // Cost, if known.
 	Limits    map[string]float64 `json:"limits"`             // Limits by name.
 	Time
-	TooLarge int `json:"above_a_limit,omitempty"` // Requests larger than an entire limit.
+	TooLarge int `json:"above_a_limit,omitempty"` // Requests that are larger than an entire rate limit.
 
 	Places []Place `json:"-"`
 	first  batch.Request

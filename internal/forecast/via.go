@@ -16,7 +16,7 @@ type Via struct {
 	Cost     *Cost      `json:"cost_usd"` // Cost, if known. Nil: a price is unknown.
 	Accounts []*Batches `json:"accounts"` // Batches by account.
 	Pending
-	Auto *Auto `json:"deadline,omitempty"` // Split of requests to meet the deadline.
+	Auto *Auto `json:"deadline,omitempty"` // Batches and live requests that meet the deadline.
 
 	way   batch.Via
 	known *provider.Registry

@@ -68,7 +68,7 @@ type Fault struct {
 	Code    sluice.Kind `json:"code"`               // Kind of the failure.
 	Message string      `json:"message"`            // Error message, without keys.
 	Source  string      `json:"source,omitempty"`   // Part of the output that reports the error.
-	Until   time.Time   `json:"until,omitzero"`     // Time of reset or next attempt.
+	Until   time.Time   `json:"until,omitzero"`     // Time of the limit's reset or of the next attempt.
 	Tries   []string    `json:"attempts,omitempty"` // Errors of failed worker processes.
 }
 

@@ -20,7 +20,7 @@ func newGauges() gauges {
 	return gauges{
 		inFlight: desc("in_flight", "Requests in flight.", "lane"),
 		waiting:  desc("waiting", "Waiting requests.", "lane"),
-		slots:    desc("concurrency", "Current maximum of requests in flight.", "lane"),
+		slots:    desc("concurrency", "Current limit of requests in flight.", "lane"),
 		paused:   desc("paused", "1 during a cooldown, otherwise 0.", "lane"),
 		until:    desc("cooldown_until_timestamp_seconds", "Unix time when the cooldown ends; 0 without a cooldown.", "lane"),
 		breaker:  desc("breaker_open", "1 while the circuit breaker is open after repeated failures, otherwise 0.", "lane"),

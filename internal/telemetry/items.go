@@ -159,8 +159,8 @@ const (
 // Count is how many items needed so many of something; the last of a distribution is of those that needed as many or
 // more.
 type Count struct {
-	Of    int `json:"of"`    // Number; the last entry includes higher numbers.
-	Items int `json:"items"` // Items with this number.
+	Of    int `json:"of"`    // Number of retries or rejections; the last entry includes higher numbers.
+	Items int `json:"items"` // Items with this number of retries or rejections.
 }
 
 // distribution leaves out what no item needed.

@@ -37,7 +37,7 @@ type reference struct {
 	Source    limits.Source    `json:"source,omitempty"`             // Origin of the value, such as `header`.
 	Kind      string           `json:"kind,omitempty"`               // `ok`, or the kind of the failure.
 	Error     string           `json:"error,omitempty"`              // Error message, without keys.
-	Others    int              `json:"others_succeeded,omitempty"`   // Successful other requests since this request's first rejection.
+	Others    int              `json:"others_succeeded,omitempty"`   // Other requests that succeeded since this request's first rejection.
 	Finish    string           `json:"finish_reason,omitempty"`      // Finish reason from the provider.
 	Usage     *usage           `json:"usage,omitempty"`              // Usage.
 	Cost      float64          `json:"cost_usd,omitempty"`           // Cost, if known.

@@ -35,8 +35,8 @@ type Report struct {
 	Cost         *float64       `json:"cost_usd"`                     // Cost, if known.
 	Estimated    float64        `json:"cost_estimated_usd,omitempty"` // Estimated part of the cost.
 	Costed       int            `json:"costed_items"`                 // Items with a known cost.
-	CooldownMS   int64          `json:"items_cooldown_ms,omitempty"`  // Wait of all items in cooldowns.
-	BackoffMS    int64          `json:"items_backoff_ms,omitempty"`   // Wait of all items in backoff.
+	CooldownMS   int64          `json:"items_cooldown_ms,omitempty"`  // Waiting time of all items in cooldowns.
+	BackoffMS    int64          `json:"items_backoff_ms,omitempty"`   // Waiting time of all items in backoff.
 	Finish       map[string]int `json:"finish_reasons"`               // Items by finish reason.
 	Models       map[string]int `json:"models"`                       // Items by model.
 
@@ -62,7 +62,7 @@ type Run struct {
 	Last      time.Time          `json:"last"`             // Last event.
 	Processes int                `json:"processes"`        // Processes.
 	WallMS    int64              `json:"wall_ms"`          // Duration of the runs.
-	Bound     map[string]float64 `json:"bound_by"`         // Share of time that each limit was binding.
+	Bound     map[string]float64 `json:"bound_by"`         // Share of time when each limit was binding.
 	Throttles Throttles          `json:"throttles"`        // Rate-limit rejections.
 	Cooldowns Cooldowns          `json:"cooldowns"`        // Pauses of lanes.
 	Slots     Slots              `json:"slots"`            // Requests in flight.
@@ -96,8 +96,8 @@ type Slots struct {
 	Errors    int `json:"errors"`         // Finished requests with errors or rejections.
 	Leaked    int `json:"leaked"`         // Requests still open when the scheduler closed.
 	Cut       int `json:"open_at_end"`    // Requests in flight at the end.
-	Most      int `json:"most_in_flight"` // Maximum requests in flight in one lane.
-	Max       int `json:"max"`            // Allowed concurrency at the time of this maximum.
+	Most      int `json:"most_in_flight"` // Maximum number of requests in flight in one lane.
+	Max       int `json:"max"`            // Allowed concurrency when most requests were in flight.
 }
 
 // Lane is one lane of an account.
@@ -109,8 +109,8 @@ type Lane struct {
 	Throttled int                `json:"throttled"`         // Rate-limited requests.
 	Failed    int                `json:"failed_attempts"`   // Failed attempts.
 	GaveUp    int                `json:"gave_up"`           // Requests that failed after their last attempt.
-	Most      int                `json:"most_in_flight"`    // Maximum requests in flight.
-	Bound     map[string]float64 `json:"bound_by"`          // Share of time that each limit was binding.
+	Most      int                `json:"most_in_flight"`    // Maximum number of requests in flight.
+	Bound     map[string]float64 `json:"bound_by"`          // Share of time when each limit was binding.
 	Quota     []Quota            `json:"quota"`             // Use by limit.
 	Latency   Times              `json:"latency"`           // Durations of requests.
 	WidthMS   int64              `json:"bin_ms"`            // Length of each time bin.

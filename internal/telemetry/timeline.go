@@ -22,7 +22,7 @@ type Bin struct {
 	Failed    int `json:"failed"`        // Failed attempts.
 	Input     int `json:"input_tokens"`  // Input tokens.
 	Output    int `json:"output_tokens"` // Output tokens.
-	InFlight  int `json:"in_flight"`     // Maximum requests in flight.
+	InFlight  int `json:"in_flight"`     // Maximum number of requests in flight.
 	Slots     int `json:"concurrency"`   // Allowed concurrency.
 	Waiting   int `json:"waiting"`       // Maximum waiting requests.
 }

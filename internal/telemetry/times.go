@@ -62,9 +62,9 @@ func (t *times) percentile(part float64) time.Duration {
 type Times struct {
 	Count int   `json:"count"`               // Values.
 	Mean  int64 `json:"mean_ms"`             // Mean.
-	P50   int64 `json:"p50_ms"`              // Median, ± 3 %.
-	P95   int64 `json:"p95_ms"`              // 95th percentile, ± 3 %.
-	P99   int64 `json:"p99_ms"`              // 99th percentile, ± 3 %.
+	P50   int64 `json:"p50_ms"`              // Median, accurate to ± 3 %.
+	P95   int64 `json:"p95_ms"`              // 95th percentile, accurate to ± 3 %.
+	P99   int64 `json:"p99_ms"`              // 99th percentile, accurate to ± 3 %.
 	Max   int64 `json:"max_ms"`              // Maximum.
 	Bars  []Bar `json:"histogram,omitempty"` // Values by range.
 }
