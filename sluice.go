@@ -149,7 +149,7 @@ func (e *CallError) Reason() string {
 		msg = e.Err.Error()
 	}
 	if e.Others > 0 {
-		msg += fmt.Sprintf(" (this request is the cause: %d other requests succeeded)", e.Others)
+		msg += fmt.Sprintf(" (this request is the cause, because other requests succeeded: %d)", e.Others)
 	}
 	return msg
 }

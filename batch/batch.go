@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -271,8 +272,8 @@ func (b *Batch) prepare() error {
 			return err
 		}
 	}
-	if in.bare == 0 && in.file != nil && (b.cfg.System != "" || b.cfg.MaxTokens > 0 || len(b.cfg.Set) > 0) {
-		b.log.Warn("the options system, max-tokens and set have no effect, because no item of the input has a prompt")
+	if options := b.cfg.promptOptions(); in.bare == 0 && in.file != nil && len(options) > 0 {
+		b.log.Warn("options for prompts have no effect, because no item of the input has a prompt", "options", strings.Join(options, ", "))
 	}
 	runner, err := work.New(work.Config{
 		Feed:        b.feed,

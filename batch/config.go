@@ -103,6 +103,17 @@ func (cfg *Config) checkInput() (fill, error) {
 	return f, nil
 }
 
+// promptOptions names the options that complete only prompts.
+func (cfg *Config) promptOptions() (names []string) {
+	for name, given := range map[string]bool{"system": cfg.System != "", "max-tokens": cfg.MaxTokens > 0, "set": len(cfg.Set) > 0} {
+		if given {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // settable refuses names that lead nowhere, or into what is set as a whole.
 func settable(name string, all map[string]json.RawMessage) error {
 	top, _, _ := strings.Cut(name, ".")

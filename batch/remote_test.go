@@ -261,7 +261,7 @@ func timeless(t *testing.T, f files) []string {
 	}
 	text := regexp.MustCompile(`"(wait|queued|cooldown|backoff)_ms":\d+`).ReplaceAllString(string(b), `"$1_ms":x`)
 	text = regexp.MustCompile(`"req-7-[12]"`).ReplaceAllString(text, `"req-7-x"`) // that prompt is two lines': either may be first
-	text = regexp.MustCompile(` \(this request is the cause: \d+ other requests succeeded\)`).ReplaceAllString(text, "")
+	text = regexp.MustCompile(` \(this request is the cause, because other requests succeeded: \d+\)`).ReplaceAllString(text, "")
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	slices.Sort(lines)
 	return lines

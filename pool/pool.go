@@ -206,7 +206,7 @@ type Metrics struct {
 
 // String returns the main metrics in one line.
 func (m Metrics) String() string {
-	return fmt.Sprintf("slots=%d/%d, waiting=%d, calls=%d, avg_wait=%s, members=%d",
+	return fmt.Sprintf("%d of %d slots · %d waiting · %d requests · mean wait %s · %d members",
 		m.Active, m.Slots, m.Waiting, m.Calls, m.AverageWait.Round(time.Millisecond), m.Members)
 }
 

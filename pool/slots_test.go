@@ -291,7 +291,7 @@ func TestCallsAndPhasesOfMembersAreCounted(t *testing.T) {
 		if a.State().Phase != pool.Completed || b.State().Phase != pool.Failed || b.State().Err.Error() != "no more" {
 			t.Errorf("in the end: %+v, %+v", a.State(), b.State())
 		}
-		if got, want := p.Metrics().String(), "slots=0/2, waiting=0, calls=3, avg_wait=0s, members=0"; got != want {
+		if got, want := p.Metrics().String(), "0 of 2 slots · 0 waiting · 3 requests · mean wait 0s · 0 members"; got != want {
 			t.Errorf("in one line: %s", got)
 		}
 	})

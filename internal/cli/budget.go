@@ -150,6 +150,6 @@ func (e *exitError) explainBudget(spent *batch.BudgetError, o *runOptions) {
 	case spent.What == batch.LimitedFailures:
 		e.hint = "check the errors, then send the failed items again: " + o.command("--redo", "failed")
 	default:
-		e.hint = "resume with the same command, which may use the same amount again: " + o.command()
+		e.hint = "resume with the same command, which has a full new cap: " + o.command()
 	}
 }

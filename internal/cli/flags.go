@@ -319,7 +319,7 @@ var renamed = map[string]string{
 	"retry-failed": "--redo failed", "resubmit-lost": "--redo lost", "changed": "--redo changed or --redo none",
 	"only": "--stage", "tier": "--stage|--config", "from": "--from-stage", "cli": "--agent", "graphs": "--processes",
 	"via": "--batch", "batch-api": "--batch", "dedupe": "--cache DIR", "limits": "--config", "upstream": "--config", "prefer": "--config",
-	"report": "--events FILE", "job": "--output", "host": "--allow-host", "forget-limits": "--ignore-pause", "budget": "--max-cost", "max-budget": "--max-cost",
+	"report": "--events FILE", "job": "--output", "output-file": "--output", "host": "--allow-host", "forget-limits": "--ignore-pause", "budget": "--max-cost", "max-budget": "--max-cost",
 	"itpm": "--rate-limit itpm=N", "otpm": "--rate-limit otpm=N", "rpd": "--rate-limit rpd=N", "tpd": "--rate-limit tpd=N",
 	"burst-seconds": "--rate-limit burst=2s", "burst": "--rate-limit burst=2s",
 	"charge-refusals": "--charge-rejections", "no-headers": "--headers none", "late-headers": "--headers late", "daily-headers": "--headers daily",

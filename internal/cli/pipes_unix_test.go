@@ -38,7 +38,7 @@ func TestNobodyWaitsForAPipeInThePlaceOfAnOutput(t *testing.T) {
 		{"status of commands", []string{"status", of}, 3, "is not a regular file"},
 		{"answers of it", []string{"answers", pipe}, 2, pipe + " is not a regular file"},
 		{"answers of commands", []string{"answers", of}, 1, "is not a regular file"},
-		{"a run of it", []string{"run", "--provider", "sim", input, "-o", filepath.Join(of, "out.jsonl")}, 2, "is not a regular file: use - as the input, and pipe the data in"},
+		{"a run of it", []string{"run", "--provider", "sim", input, "-o", filepath.Join(of, "out.jsonl")}, 2, "is not a regular file: name a file, or use - and pipe the data in"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

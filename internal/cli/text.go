@@ -60,13 +60,16 @@ func bar(done, total, width int) string {
 	return fmt.Sprintf("[%s%s] %3d %%", strings.Repeat("#", full), strings.Repeat(".", width-full), int(share*100))
 }
 
-// clip cuts text to width characters, so that a line of a status never wraps.
+// clip shortens a text to width characters, so that a line of a status never wraps: after a whole field, if it has several.
 func clip(text string, width int) string {
 	runes := []rune(text)
 	if width < 1 || len(runes) <= width {
 		return text
 	}
-	return string(runes[:width])
+	if i := strings.LastIndex(string(runes[:width]), " · "); i > 0 {
+		return text[:i]
+	}
+	return string(runes[:width-1]) + "…"
 }
 
 // shellQuote writes word so that a shell reads it as one.

@@ -131,7 +131,7 @@ func (a *array) broken(err error) error {
 		at, text = len(rest)-len(value), "a comma is missing before this item"
 	}
 	return &Error{Path: a.path, Line: a.in.lineAt(a.json.InputOffset() + int64(at)), Item: a.item, Problem: text,
-		Hint: "check the file with a JSON tool, such as: jq empty FILE"}
+		Hint: "check the file with a JSON tool, such as: jq empty " + a.path}
 }
 
 // counter is a bounded reader that knows the line of an offset.

@@ -31,7 +31,7 @@ type File struct {
 func Open(path string, columns func(names []string) *Problem) (*File, error) {
 	file, err := regular.Open(path)
 	if _, other := errors.AsType[*regular.Error](err); other {
-		return nil, fmt.Errorf("%w: use - as the input, and pipe the data in", err)
+		return nil, fmt.Errorf("%w: name a file, or use - and pipe the data in", err)
 	}
 	if err != nil {
 		return nil, err

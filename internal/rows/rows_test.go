@@ -159,7 +159,7 @@ func TestAFileIsTheOneThatWasOpened(t *testing.T) {
 
 func TestOnlyARegularFileIsOpened(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := rows.Open(dir, nil); err == nil || err.Error() != dir+" is not a regular file: use - as the input, and pipe the data in" {
+	if _, err := rows.Open(dir, nil); err == nil || err.Error() != dir+" is not a regular file: name a file, or use - and pipe the data in" {
 		t.Error(err)
 	}
 	if _, err := rows.Open(filepath.Join(dir, "none"), nil); !errors.Is(err, os.ErrNotExist) {

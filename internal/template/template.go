@@ -148,7 +148,10 @@ func (t *Template) Append(out []byte, name string, data any) (text []byte, err e
 
 func (s *state) fail(n parse.Node, format string, args ...any) {
 	place, text := s.tree.ErrorContext(n)
-	panic(failure{fmt.Errorf("%s: in {{%s}}: %s", place, text, fmt.Sprintf(format, args...))})
+	if !strings.HasPrefix(text, "{{") {
+		text = "{{" + text + "}}"
+	}
+	panic(failure{fmt.Errorf("%s: in %s: %s", place, text, fmt.Sprintf(format, args...))})
 }
 
 func (s *state) exceed(l Limit) { panic(failure{fmt.Errorf("%s %w", s.name, l)}) }
