@@ -14,7 +14,7 @@ func (b *Batch) accept(r *work.Result) error {
 		return nil
 	}
 	c, _ := r.Data.(*call)
-	if r.DuplicateOf != "" || r.Cached {
+	if r.Cached {
 		r.HasCost = true // whatever the price is, nothing was paid
 	}
 	if c == nil {
@@ -39,7 +39,7 @@ func (b *Batch) accept(r *work.Result) error {
 
 // onResult tells all who want to know of results.
 func (b *Batch) onResult() func(*work.Result) {
-	hooks := []func(*work.Result){b.joined(), b.cfg.OnResult}
+	hooks := []func(*work.Result){b.cfg.OnResult}
 	if b.cfg.Budget.Failures > 0 || b.cfg.Budget.FailedShare > 0 {
 		hooks = append(hooks, b.recorded)
 	}

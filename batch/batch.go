@@ -114,12 +114,10 @@ type Config struct {
 
 	Budget Budget // stops the run when it is spent
 
-	// Dedupe makes one call for all lines whose requests are equal: the others, and lines that are equal to one with a good
-	// recorded answer, get the same. Requests whose answers may differ, as by a temperature, are equal all the same.
-	Dedupe bool
-
-	// Cache is a directory of good answers, which is made if it is not there: a request that was answered well before, by
-	// the same provider at the same address, gets that answer without a call. "" keeps none. Several processes may share it.
+	// Cache is a directory of responses, which is created if it is missing. Equal requests to the same provider at the same
+	// address are sent once: requests that wait at the same time share one result, and later requests, also of other runs, get
+	// the successful response from the directory. Requests are equal even if their responses may differ, as with a
+	// temperature. "" sends every request. Several processes may share a directory.
 	Cache string
 
 	Sync    SyncMode
@@ -186,8 +184,8 @@ type Report struct {
 
 	Batches BatchReport // what went through Batch APIs; zero of a run whose calls are live
 
-	CacheHits   int // requests of this run whose answer was in the cache
-	CacheMisses int // and whose was not
+	CacheHits   int // items of this run without a request, because an equal request was sent
+	CacheMisses int // items of this run with a request
 }
 
 // Left is how many lines are not recorded yet.
@@ -231,7 +229,7 @@ func Open(cfg Config) (*Batch, error) {
 	b.input = in
 	if err = cmp.Or(in.differsFrom(cfg.Output), checkPlain(cfg.Output)); err == nil {
 		b.journal, err = work.OpenJournal(cfg.Output, work.JournalConfig{
-			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Reread: cfg.Dedupe,
+			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix,
 			Synced: b.synced(), Logger: cfg.Logger,
 		})
 	}
@@ -257,11 +255,14 @@ func (b *Batch) prepare() error {
 	if err := b.openVia(); err != nil {
 		return err
 	}
-	if err := b.resume(); err != nil {
+	err := b.resume()
+	if err != nil {
 		return err
 	}
-	if err := b.openReuse(); err != nil {
-		return err
+	if b.cfg.Cache != "" {
+		if b.cache, err = openCache(b.cfg.Cache, b.log); err != nil {
+			return &ConfigError{Field: "Cache", Err: err}
+		}
 	}
 	b.router = newRouter(b)
 	for _, p := range in.providers {

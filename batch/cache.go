@@ -47,7 +47,40 @@ type cache struct {
 
 	hits, misses       atomic.Int64
 	damaged, unwelcome sync.Once // are said once
+
+	mu   sync.Mutex
+	open map[string]*flight // by key
 }
+
+// flight is a request that is being answered, from the cache or by a call. Its items share the result.
+type flight struct {
+	done   chan struct{} // closed when there is a result
+	result work.Result
+	err    error
+}
+
+// join returns the flight of a key. If there is none, it opens one, and says so.
+func (c *cache) join(key string) (f *flight, opened bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f = c.open[key]; f != nil {
+		return f, false
+	}
+	f = &flight{done: make(chan struct{}), err: errNoAnswer}
+	c.open[key] = f
+	return f, true
+}
+
+// land ends a flight. Items that come later find its answer in the directory, if it is good.
+func (c *cache) land(key string, f *flight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, key)
+	close(f.done)
+}
+
+// errNoAnswer is the error of a flight whose handler did not return.
+var errNoAnswer = errors.New("the equal request has no result, because its handler did not return")
 
 // CacheError is returned by Open for a directory that cannot be the cache. Nothing in it was touched.
 type CacheError struct {
@@ -74,7 +107,7 @@ func openCache(dir string, log *slog.Logger) (*cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cache{dir: dir, log: log}
+	c := &cache{dir: dir, log: log, open: make(map[string]*flight)}
 	known, err := c.checkVersion()
 	if err != nil {
 		return nil, err
@@ -254,11 +287,14 @@ func (c *cache) store(key string, r *work.Result) {
 	}
 }
 
-// cached is the layer that answers items from the cache.
-func (b *Batch) cached(who answerers) work.Middleware {
-	return func(inner work.Handler) work.Handler {
-		return &cachedCalls{batch: b, who: who, cache: b.cache, inner: inner}
+// cached puts the cache around an account's calls, if there is one.
+func (b *Batch) cached(calls work.Handler, who answerers) work.Handler {
+	if b.cache == nil {
+		return calls
 	}
+	return work.Chain(calls, func(inner work.Handler) work.Handler {
+		return &cachedCalls{batch: b, who: who, cache: b.cache, inner: inner}
+	})
 }
 
 type cachedCalls struct {
@@ -271,19 +307,34 @@ type cachedCalls struct {
 // Immediate says that nothing is waited for after the inner handler.
 func (c *cachedCalls) Immediate() {}
 
-// Handle gives the answer that is kept, or calls and keeps what is good.
+// Handle returns the answer in the cache, or the result of an equal request that is open, or else makes the call. It keeps what is good.
 func (c *cachedCalls) Handle(ctx context.Context, item work.Item) (work.Result, error) {
 	key := c.key(&item)
+	f, opened := c.cache.join(key)
+	if !opened {
+		if err := work.Await(ctx, f.done); err != nil {
+			return work.Result{}, err
+		}
+		c.cache.hits.Add(1)
+		return sharedBy(&f.result), f.err
+	}
+	defer c.cache.land(key, f)
 	if result, ok := c.cache.load(key); ok && c.accepts(&item, result.Payload) {
 		c.cache.hits.Add(1)
+		f.result, f.err = result, nil
 		return result, nil
 	}
 	c.cache.misses.Add(1)
-	result, err := c.inner.Handle(ctx, item)
-	if err == nil && result.Status/100 == 2 {
-		c.cache.store(key, &result)
+	f.result, f.err = c.inner.Handle(ctx, item)
+	if f.err == nil && f.result.Status/100 == 2 {
+		c.cache.store(key, &f.result)
 	}
-	return result, err
+	return f.result, f.err
+}
+
+// sharedBy returns a result as that of an item that made no call.
+func sharedBy(r *work.Result) work.Result {
+	return work.Result{Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason, Payload: r.Payload, Cached: true}
 }
 
 // accepts asks whether an answer is good enough for this run, too.

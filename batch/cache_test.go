@@ -102,7 +102,6 @@ func TestWhatAnAnswerDependsOn(t *testing.T) {
 		{"that again", func(c *batch.Config) { c.BaseURL = "http://127.0.0.1:1/v1" }, 0},
 		{"another name of the provider", func(c *batch.Config) { c.Provider.Name = "other" }, 1},
 		{"a header", func(c *batch.Config) { c.ExtraHeader = map[string][]string{"X-A": {sentinelKey}} }, 0},
-		{"twins of one that is kept", func(c *batch.Config) { c.Dedupe = true }, 0},
 		{"without the cache", func(c *batch.Config) { c.Cache = "" }, 1},
 	} {
 		if _, calls, said := cachedRun(t, f, dir, c.change); calls != c.calls || said != "" {

@@ -96,46 +96,21 @@ func (p *plan) judgeEnd(rep *batch.Report, err error) error {
 	return nil
 }
 
-// recorded are the questions of which each answer in the output is good enough, if that is looked at.
-func (p *plan) recorded(before map[string]result) map[int]bool {
-	recorded, poor := make(map[int]bool), make(map[int]bool)
-	if !p.cfg.Dedupe {
-		return recorded
-	}
-	for _, r := range before {
-		if r.Error != nil {
-			continue
-		}
-		n, sort, _ := answered(r.Response.Body)
-		poor[n] = poor[n] || sort < p.sort
-	}
-	for _, it := range p.items { // whose own answer is sure to be looked at
-		if r, ok := before[it.id]; ok && r.Error == nil {
-			n, _, _ := answered(r.Response.Body)
-			recorded[n] = n == it.question && !poor[n] || recorded[n]
-		}
-	}
-	return recorded
-}
-
 // judgeCalls says whether more was paid for than had to be.
-func (p *plan) judgeCalls(before map[string]result) error {
+func (p *plan) judgeCalls() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	lines := make(map[int]int)
 	for _, it := range p.items {
 		lines[it.question]++
 	}
-	recorded := p.recorded(before)
 	lost := 0
 	for n, times := range p.oracle.good {
 		lost += times - p.own[n]
 		switch {
-		case recorded[n]:
-			return fmt.Errorf("question %d was called, and its answer is recorded", n)
 		case p.cfg.Cache != "" && p.cached[p.sort][n]:
 			return fmt.Errorf("question %d was called, and its answer is in the cache", n)
-		case p.cfg.Dedupe && times > 1, times > lines[n]:
+		case p.cfg.Cache != "" && times > 1, times > lines[n]:
 			return fmt.Errorf("question %d of %d lines was answered %d times", n, lines[n], times)
 		case times < p.own[n]:
 			return fmt.Errorf("question %d was answered %d times, and %d are recorded", n, times, p.own[n])
@@ -180,7 +155,7 @@ func (p *plan) judgeOutput(before map[string]result) error {
 	}
 	for id, r := range p.results {
 		now, ok := after[id]
-		if !ok || (now.Error == nil) != (r.Kind == sluice.OK) || now.Sluice.Twin != r.DuplicateOf || now.Sluice.Cached != r.Cached {
+		if !ok || (now.Error == nil) != (r.Kind == sluice.OK) || now.Sluice.Cached != r.Cached {
 			return fmt.Errorf("%s is recorded as %+v, and was told of as %+v", id, now, r)
 		}
 		if n, sort, err := answered(r.Payload); r.Kind == sluice.OK && (err != nil || n != asks[id] || sort < p.sort) {

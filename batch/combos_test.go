@@ -224,7 +224,7 @@ func (h *saga) right(r *result) error {
 	if err != nil || !slices.Contains(h.past[r.CustomID], n) {
 		return fmt.Errorf("%s, which asked %v, has the answer %d: %w", r.CustomID, h.past[r.CustomID], n, err)
 	}
-	if (r.Sluice.Twin != "" || r.Sluice.Cached) && (r.Sluice.CostUSD == nil || *r.Sluice.CostUSD != 0) {
+	if r.Sluice.Cached && (r.Sluice.CostUSD == nil || *r.Sluice.CostUSD != 0) {
 		return fmt.Errorf("%s cost something, and was not called", r.CustomID)
 	}
 	return nil
@@ -276,7 +276,7 @@ func (h *saga) plan(peaceful, patient bool) *plan {
 		costly: coin(2), sort: 1 + luck.IntN(2), results: make(map[string]work.Result), own: make(map[int]int)}
 	p.cfg = batch.Config{
 		Input: h.files.in, Output: h.files.out, Transport: h.oracle, Changed: h.changed,
-		Check: h.rules[p.sort].Check, Feedback: coin(2), Dedupe: coin(2), RetryFailed: peaceful || patient || coin(3),
+		Check: h.rules[p.sort].Check, Feedback: coin(2), RetryFailed: peaceful || patient || coin(3),
 		Timeout: time.Hour, Sync: work.SyncNone, OnResult: p.note, Budget: batch.Budget{Attempts: h.attempts},
 	}
 	if coin(2) {
@@ -322,9 +322,9 @@ func (p *plan) budget(coin func(int) bool) {
 // String is the plan for people.
 func (p *plan) String() string {
 	c := &p.cfg
-	return fmt.Sprintf("%d items, stdin %v, changed %d, upstreams %v, attempts %d, feedback %v, dedupe %v, cache %v, "+
+	return fmt.Sprintf("%d items, stdin %v, changed %d, upstreams %v, attempts %d, feedback %v, cache %v, "+
 		"retry failed %v, sort %d, workers %d, limit %d, budget %+v, faults %.2f, end %s at %s", len(p.items), p.stdin, c.Changed,
-		p.upstreams, p.attempts, c.Feedback, c.Dedupe, c.Cache != "", c.RetryFailed, p.sort, c.Workers, c.Limit, c.Budget, p.faults, p.end, p.at)
+		p.upstreams, p.attempts, c.Feedback, c.Cache != "", c.RetryFailed, p.sort, c.Workers, c.Limit, c.Budget, p.faults, p.end, p.at)
 }
 
 // note is told of each result.
@@ -338,7 +338,7 @@ func (p *plan) note(r *work.Result) {
 	kept.Payload = bytes.Clone(r.Payload)
 	p.results[r.ID] = kept
 	p.cost += r.Cost
-	if r.Kind == sluice.OK && r.DuplicateOf == "" && !r.Cached {
+	if r.Kind == sluice.OK && !r.Cached {
 		n, _, _ := answered(r.Payload)
 		p.own[n]++
 	}
@@ -379,7 +379,7 @@ func (p *plan) run() (done bool, err error) {
 	}
 	for _, judge := range []func() error{
 		func() error { return p.judgeReport(&rep, runErr) },
-		func() error { return p.judgeCalls(before) },
+		func() error { return p.judgeCalls() },
 		func() error { return p.judgeOutput(before) },
 	} {
 		if err := judge(); err != nil {

@@ -2,9 +2,7 @@ package batch
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"iter"
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/rows"
@@ -71,44 +69,6 @@ func ParseRecording(line []byte) (Recording, error) { return parseRecording(line
 // ReadFields reads one line as FieldsOf does.
 func ReadFields(line []byte, number int) InputFields {
 	return inputFields(rows.NewFieldReader(), rows.Row{Line: work.Line{Number: number, Bytes: line}})
-}
-
-// SpoilTwin makes a line of a set look as if only half of its hash were that of the others.
-func (b *Batch) SpoilTwin(i int) { b.input.twins.list.at(i).check ^= 1 }
-
-// SpoilAnswers makes all recorded answers look like that of the line with this number.
-func (b *Batch) SpoilAnswers(number uint32) {
-	for lead := range b.input.twins.answers {
-		b.input.twins.answers[lead] = b.input.twins.answers[number]
-	}
-}
-
-// Arrivals are the requests of standard input that are open or answered.
-type Arrivals struct{ a arrivals }
-
-// Join says whether the line joins one that is open. Else it is one, and twins gives those that join it, until it is closed.
-func (a *Arrivals) Join(seq int64, hash work.Hash) (joined bool, twins iter.Seq2[work.Duplicate, error]) {
-	twins = a.a.also(hash)
-	return a.a.join(context.Background(), &work.Item{Seq: seq, Hash: hash, Also: twins}), twins
-}
-
-// Told tells of a recorded result, and Find looks for one.
-func (a *Arrivals) Told(r *work.Result) { a.a.told(r) }
-
-// Find returns where the answer to a line's request is, once that is known.
-func (a *Arrivals) Find(ctx context.Context, seq int64, hash work.Hash) (int64, bool, error) {
-	return a.a.find(ctx, &work.Item{Seq: seq, Hash: hash})
-}
-
-// Copied is the line of another item that a recorded line makes; false if it is no good answer.
-func Copied(line []byte) ([]byte, bool) {
-	a, ok := parseAnswer(line)
-	if !ok {
-		return nil, false
-	}
-	r := a.result
-	r.ID, r.Hash = "copy of "+r.DuplicateOf, a.hash
-	return appendResult(nil, &r), true
 }
 
 // ParseEntry reads an entry of the cache, and says whether it is whole.

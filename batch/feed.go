@@ -27,9 +27,6 @@ func (b *Batch) feedFile(yield func(work.Item, error) bool) {
 			yield(work.Item{}, err)
 			return
 		}
-		if in.twins.led.Has(row.Number - 1) {
-			continue
-		}
 		item, err := b.again(row)
 		if !yield(item, err) || err != nil {
 			return
@@ -142,8 +139,7 @@ func (b *Batch) feedStdin(ctx context.Context) iter.Seq2[work.Item, error] {
 				return
 			}
 			item, already, err := b.arrived(row)
-			joined := err == nil && !already && in.arrivals.join(ctx, &item)
-			if !already && !joined && (!yield(item, err) || err != nil) {
+			if !already && (!yield(item, err) || err != nil) {
 				return
 			}
 			// Checked here, not once the next line is read: that may be long in coming.

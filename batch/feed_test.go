@@ -2,7 +2,6 @@ package batch_test
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
@@ -38,24 +37,5 @@ func TestAnInputThatIsCutMeanwhileIsNamed(t *testing.T) {
 				t.Errorf("then %d were done, and %d more, %v", again.Already, again.Done, err)
 			}
 		})
-	}
-}
-
-// TestALineThatIsReadAgainIsNamedWhereItIsGone: it was to have the answer of the one before.
-func TestALineThatIsReadAgainIsNamedWhereItIsGone(t *testing.T) {
-	f := newFiles(t, asking("a", 1, 1))
-	cfg := f.config(t, &stub{})
-	cfg.Dedupe = true
-	b, err := batch.Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if err := os.Truncate(f.in, int64(len(asking("a", 1)))); err != nil {
-		t.Fatal(err)
-	}
-	_, err = b.Run(t.Context())
-	if gone, ok := errors.AsType[*batch.InputError](err); !ok || gone.Line != 2 || !strings.Contains(gone.Problem, "missing") {
-		t.Error(err)
 	}
 }

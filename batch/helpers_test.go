@@ -125,7 +125,6 @@ type result struct {
 		Upstream     string          `json:"upstream"`            // Upstream, if there are several.
 		Via          string          `json:"via"`                 // `batch-api`, if the result is from a Batch API.
 		Batch        string          `json:"batch"`               // Batch ID at the provider.
-		Twin         string          `json:"twin"`                // Item whose result is copied.
 		Cached       bool            `json:"cached"`              // The result is from the cache.
 		Metadata     json.RawMessage `json:"metadata"`            // Fields of the input that are not sent.
 		Kind         string          `json:"kind"`                // `ok`, or the kind of the failure.

@@ -25,8 +25,6 @@ type input struct {
 	index    work.Index // of the lines of a request, by number; forgotten when a file's output is matched
 	past     work.Index // of standard input: of the output's lines, by number
 	failed   earlierFailures
-	twins    twins    // of a file, with Dedupe
-	arrivals arrivals // of standard input, with Dedupe
 	problems InputErrors
 
 	scanned int  // rows of a file that were read
@@ -156,7 +154,6 @@ func (in *input) remember(line *rows.Row, rq *request) *problem {
 	}
 	if in.file != nil {
 		in.count(rq)
-		in.meetTwin(line.Line, hash)
 	}
 	return nil
 }
@@ -204,7 +201,6 @@ func (b *Batch) item(line rows.Row, rq *request) (work.Item, error) {
 	item.Hash = b.input.parser.hash(rq)
 	item.Note = bytes.Clone(rq.metadata)
 	item.Size = len(c.body) + len(item.Note)
-	item.Also = b.input.also(&item)
 	if b.remote == nil {
 		c.trip = &trip{}
 	}

@@ -44,7 +44,7 @@ func meet(t *testing.T, luck *rand.Rand) error {
 	}
 	m.check()
 	cfg := &m.cfg
-	cfg.Dedupe, cfg.Feedback = m.perhaps(), m.perhaps()
+	cfg.Feedback = m.perhaps()
 	cfg.Workers = luck.IntN(40)
 	cfg.Budget = batch.Budget{Attempts: 4, Tokens: 1 + luck.IntN(m.n*2500)}
 	if m.perhaps() {

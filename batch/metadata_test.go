@@ -120,12 +120,12 @@ func TestAFieldWhereThePromptGoesIsKept(t *testing.T) {
 	}
 }
 
-func TestTwinsKeepTheirOwnMetadata(t *testing.T) {
+func TestEqualRequestsKeepTheirOwnMetadata(t *testing.T) {
 	input := `{"custom_id":"a","prompt":"x","n_of":1}` + "\n" + `{"custom_id":"b","prompt":"x","n_of":2}` + "\n"
 	for _, from := range []string{"a file", "standard input"} {
 		f, rt := newFiles(t, input), &stub{}
 		cfg := f.config(t, rt)
-		cfg.Model, cfg.Dedupe = "m", true
+		cfg.Model, cfg.Cache = "m", t.TempDir()
 		if from == "standard input" {
 			cfg.Input, cfg.Stdin = "-", strings.NewReader(input)
 		}

@@ -21,7 +21,7 @@ type Preview struct {
 	Done      int `json:"done"`                     // Successful items of all runs.
 	Failed    int `json:"failed"`                   // Failed items of all runs.
 	Remaining int `json:"remaining"`                // Items without a result.
-	Twins     int `json:"equal_requests,omitempty"` // Remaining items that repeat another request. With Dedupe.
+	Equal     int `json:"equal_requests,omitempty"` // Remaining items that repeat another request. With Cache.
 
 	Fields PromptFields `json:"-"` // of rows with a prompt
 
@@ -31,7 +31,7 @@ type Preview struct {
 
 // ReadPreview returns what a run would do, and calls each with every remaining request. It reads the input and the output as
 // Open does, and fails as Open does; it sends nothing, and creates, changes and locks nothing. Of cfg it takes what says what
-// to read, and Output, RetryFailed, Changed, Dedupe, Budget, Upstreams and Price. Without an Output
+// to read, and Output, RetryFailed, Changed, Cache, Budget, Upstreams and Price. Without an Output
 // nothing is recorded.
 func ReadPreview(cfg Config, each func(Request)) (Preview, error) {
 	f, err := cfg.checkInput()
@@ -62,7 +62,6 @@ func ReadPreview(cfg Config, each func(Request)) (Preview, error) {
 	if pending.Parts > 0 && cfg.Via == ViaLive {
 		return Preview{}, pending
 	}
-	in.twins.arrange(func(number int) bool { return in.index.Done().Has(number) })
 	l := look{in: in, each: each}
 	if in.file != nil {
 		err = l.file()
@@ -70,7 +69,7 @@ func ReadPreview(cfg Config, each func(Request)) (Preview, error) {
 		err = l.stdin()
 	}
 	failed, _ := in.failed.counts()
-	p := Preview{Total: int(in.total.Load()), Done: int(in.already.Load()) - failed, Failed: failed, Twins: l.twins}
+	p := Preview{Total: int(in.total.Load()), Done: int(in.already.Load()) - failed, Failed: failed, Equal: l.equal}
 	p.Fields, p.Remaining = in.parser.fields, p.Total-p.Done-failed
 	p.PendingParts, p.PendingLines = pending.Parts, pending.Lines
 	return p, err
@@ -164,8 +163,8 @@ func torn(line []byte) bool {
 type look struct {
 	in    *input
 	each  func(Request)
-	twins int
-	asked map[work.Hash]bool // by standard input
+	equal int
+	asked map[work.Hash]bool // with Cache
 }
 
 func (l *look) file() error {
@@ -177,11 +176,7 @@ func (l *look) file() error {
 		if err != nil {
 			return err
 		}
-		if _, answered := l.in.twins.answers[uint32(row.Number-1)]; answered || l.in.twins.led.Has(row.Number-1) {
-			l.twins++
-			continue
-		}
-		if err := l.give(&row, &rq); err != nil {
+		if err := l.give(&row, &rq, l.in.parser.hash(&rq)); err != nil {
 			return err
 		}
 	}
@@ -204,10 +199,8 @@ func (l *look) stdin() error {
 		case err != nil:
 			return err
 		case already:
-		case l.asks(hash):
-			l.twins++
 		default:
-			if err := l.give(&row, &rq); err != nil {
+			if err := l.give(&row, &rq, hash); err != nil {
 				return err
 			}
 		}
@@ -218,21 +211,18 @@ func (l *look) stdin() error {
 	return nil
 }
 
-// asks says whether a request of standard input is answered by another's call.
-func (l *look) asks(hash work.Hash) bool {
-	if !l.in.cfg.Dedupe {
-		return false
+// give calls each with a request, unless it repeats another one.
+func (l *look) give(row *rows.Row, rq *request, hash work.Hash) error {
+	if l.in.cfg.Cache != "" {
+		if l.asked == nil {
+			l.asked = make(map[work.Hash]bool)
+		}
+		if l.asked[hash] {
+			l.equal++
+			return nil
+		}
+		l.asked[hash] = true
 	}
-	if l.asked == nil {
-		l.asked = make(map[work.Hash]bool)
-	}
-	_, answered := l.in.arrivals.answers[half(hash)]
-	known := answered || l.asked[hash]
-	l.asked[hash] = true
-	return known
-}
-
-func (l *look) give(row *rows.Row, rq *request) error {
 	estimated, err := l.in.estimated(row, rq)
 	if err == nil {
 		l.each(estimated)

@@ -83,7 +83,7 @@ func (b *Batch) synced() func(end int64) {
 
 // account makes the account at p one whose calls are made elsewhere: it needs neither key nor Scheduler.
 func (r *remote) account(a *account) {
-	a.handler = r.batch.layers(r.batch.bounded(work.Routed(r.send(), r.attempt(a))), a.who)
+	a.handler = r.batch.cached(r.batch.bounded(work.Routed(r.send(), r.attempt(a))), a.who)
 }
 
 // send returns what waits for room in the window, where a Scheduler would wait for a permit, and hands the call over.
@@ -288,9 +288,6 @@ func (s *recordings) reach(end int64) (numbers []int) {
 
 // recorded is told of each result that is in the journal.
 func (r *remote) recorded(result *work.Result) {
-	if result.DuplicateOf != "" {
-		return // whose call was another's, or none
-	}
 	if r.safe.add(int(result.Seq), result.Offset) {
 		r.Recorded([]int{int(result.Seq)})
 	}

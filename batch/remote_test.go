@@ -278,7 +278,7 @@ func TestACallMadeElsewhereIsRecordedAsOneMadeHere(t *testing.T) {
 		"prices there": {there: func(c *batch.Config) { c.Price = price }},
 		"no prices":    {},
 		"in a budget":  {here: func(c *batch.Config) { c.Price, c.Budget = price, batch.Budget{Cost: 1e6, Tokens: 1e9, Attempts: 3} }},
-		"twins":        {here: func(c *batch.Config) { c.Dedupe = true }},
+		"equal":        {here: func(c *batch.Config) { c.Cache = t.TempDir() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var outputs [2][]string

@@ -51,10 +51,6 @@ func appendResult(b []byte, r *work.Result) []byte {
 		b = append(b, `","batch":`...)
 		b = jsonscan.AppendString(b, data.Batch)
 	}
-	if r.DuplicateOf != "" {
-		b = append(b, `,"twin":`...)
-		b = jsonscan.AppendString(b, r.DuplicateOf)
-	}
 	if r.Cached {
 		b = append(b, `,"cached":true`...)
 	}

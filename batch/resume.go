@@ -16,7 +16,6 @@ func (b *Batch) resume() error {
 	if err := m.read(b.journal.Path(), b.journal.Lines()); err != nil {
 		return err
 	}
-	b.input.twins.arrange(func(number int) bool { return b.input.index.Done().Has(number) })
 	b.via.matched()
 	switch {
 	case m.drop > 0:
@@ -59,15 +58,11 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 		}
 		number, ok := in.index.Find(rec.id)
 		if !ok {
-			if m.answers(-1, line, &rec) {
-				m.matched++
-			}
 			continue
 		}
 		m.matched++
 		switch verdict := m.judge(number, &rec); verdict {
 		case counts:
-			m.answers(number, line, &rec)
 			if in.index.Done().Set(number) && rec.failed {
 				in.failed.add(rec.kind)
 			}
@@ -87,20 +82,6 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 	return nil
 }
 
-// answers keeps where a recorded answer is if lines of the file ask for the same, and says whether any does. It is the
-// answer of the line with that number, if that is not negative.
-func (m *matcher) answers(number int, line work.Line, rec *recorded) bool {
-	in := m.batch.input
-	if !in.cfg.Dedupe || rec.failed {
-		return false
-	}
-	lead, ok := in.index.FindHash(rec.hash)
-	if ok {
-		in.twins.answer(lead, lead == number, line.Offset)
-	}
-	return ok
-}
-
 // remember keeps a recorded result until its line comes from standard input.
 func (m *matcher) remember(line work.Line, rec *recorded) {
 	number := line.Number
@@ -109,9 +90,6 @@ func (m *matcher) remember(line work.Line, rec *recorded) {
 		return
 	}
 	in := m.batch.input
-	if in.cfg.Dedupe && !rec.failed {
-		in.arrivals.know(rec.hash, line.Offset)
-	}
 	if _, ok := in.past.Add(number-1, rec.id, rec.hash); ok && rec.failed {
 		in.failed.remember(number-1, rec.kind)
 	}

@@ -1,7 +1,6 @@
 package batch_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -448,37 +447,4 @@ func TestNobodyIsReached(t *testing.T) {
 func answer(to *http.Request, status int, body string) *http.Response {
 	r, _ := (&stub{status: status, answer: body}).RoundTrip(to)
 	return r
-}
-
-func TestEqualLinesAreCalledOnceOverUpstreams(t *testing.T) {
-	for _, stdin := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFarm(t)
-			for _, name := range []string{"a", "b"} {
-				f.add(name, slowly(&stub{}))
-			}
-			files := newFiles(t, asking("a", 1, 1, 2, 1, 1))
-			rep, err := f.run(files, func(cfg *batch.Config) {
-				cfg.Dedupe = true
-				if stdin {
-					text, err := os.ReadFile(files.in)
-					if err != nil {
-						t.Fatal(err)
-					}
-					cfg.Input, cfg.Stdin = "-", bytes.NewReader(text)
-				}
-			})
-			if err != nil || rep.Done != 5 || rep.Twins != 3 || len(files.results(t)) != 5 {
-				t.Errorf("%+v, %v, %d results", rep, err, len(files.results(t)))
-			}
-		})
-	}
-}
-
-// slowly has each call take a second.
-func slowly(rt http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		time.Sleep(time.Second)
-		return rt.RoundTrip(r)
-	})
 }

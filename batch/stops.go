@@ -28,13 +28,10 @@ func (b *Batch) failed() {
 	}
 }
 
-// recorded counts an item whose failure was not counted before: one that succeeded, or the twin of another.
+// recorded counts an item whose failure was not counted before: one that succeeded.
 func (b *Batch) recorded(r *work.Result) {
-	switch {
-	case r.Kind == sluice.OK:
+	if r.Kind == sluice.OK {
 		b.failures.count(false, &b.cfg.Budget)
-	case r.DuplicateOf != "":
-		b.failed()
 	}
 }
 

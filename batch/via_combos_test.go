@@ -183,7 +183,7 @@ func (j *journey) config(peaceful, patient bool) (batch.Config, string, time.Dur
 	cfg := j.files.config(j.t, j.server.Transport())
 	cfg.Changed, cfg.RetryFailed = batch.ChangedRedo, peaceful || patient || coin(3)
 	cfg.Via = batch.Via(luck.IntN(3))
-	cfg.Dedupe, cfg.Feedback, cfg.Sync = coin(2), coin(2), work.SyncMode(luck.IntN(3))
+	cfg.Feedback, cfg.Sync = coin(2), work.SyncMode(luck.IntN(3))
 	if coin(2) {
 		cfg.Cache = j.cache
 	}
@@ -246,8 +246,8 @@ const longestRun = 96 * time.Hour
 func (j *journey) run(peaceful, patient bool) (done bool, err error) {
 	j.files.input(j.t, j.text())
 	cfg, end, at := j.config(peaceful, patient)
-	j.log = append(j.log, fmt.Sprintf("%d items, via %v, dedupe %v, cache %v, retry %v, limit %d, cancel %v, requests %d, budget %+v, end %s at %s",
-		len(j.items), cfg.Via, cfg.Dedupe, cfg.Cache != "", cfg.RetryFailed, cfg.Limit, cfg.Batches.Cancel, cfg.Provider.Batches.Requests, cfg.Budget, end, at))
+	j.log = append(j.log, fmt.Sprintf("%d items, via %v, cache %v, retry %v, limit %d, cancel %v, requests %d, budget %+v, end %s at %s",
+		len(j.items), cfg.Via, cfg.Cache != "", cfg.RetryFailed, cfg.Limit, cfg.Batches.Cancel, cfg.Provider.Batches.Requests, cfg.Budget, end, at))
 	before, err := j.read()
 	if err != nil {
 		return false, err

@@ -31,13 +31,13 @@ type via struct {
 	// Of Open and the feeding goroutine.
 	lines      []viaLine // by number
 	parts      []*parts.Part
-	left       int         // of parts, those that earlier processes left: the first ones
-	twice      work.Bits   // lines that are in two of those, of which the later one counts
-	superseded work.Bits   // lines whose recorded failures a part will replace
-	settled    bool        // it is known which lines those are
-	stands     map[int]int // lines in parts, and the lines with the same request that lead them
-	landed     []*merging  // parts that ended, and are not merged
-	ended      error       // why lines are left
+	left       int               // of parts, those that earlier processes left: the first ones
+	twice      work.Bits         // lines that are in two of those, of which the later one counts
+	superseded work.Bits         // lines whose recorded failures a part will replace
+	settled    bool              // it is known which lines those are
+	sent       map[work.Hash]int // with a cache: requests in parts, and their lines
+	landed     []*merging        // parts that ended, and are not merged
+	ended      error             // why lines are left
 
 	mu    sync.Mutex
 	given map[int64]*given       // by line, until they are safe
@@ -79,7 +79,7 @@ func newVia(b *Batch) *via {
 	}
 	return &via{
 		batch: b, auto: b.cfg.Via == ViaAuto, apis: make(map[string]batchapi.API), kick: make(chan struct{}, 1),
-		given: make(map[int64]*given), tried: make(map[int64]sluice.Tally),
+		given: make(map[int64]*given), tried: make(map[int64]sluice.Tally), sent: make(map[work.Hash]int),
 	}
 }
 

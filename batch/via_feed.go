@@ -20,7 +20,9 @@ type viaFeed struct {
 	again func(seq, ref int64) (work.Item, error) // reads a line again
 
 	rows     func() (rows.Row, error, bool)
+	stop     func()               // ends rows
 	more     bool                 // there may be rows
+	passed   bool                 // some of them were passed over, as equal ones are in parts
 	errands  []errand             // what is to be sent before them
 	filling  map[*parts.Part]bool // parts that requests were put into and that are not submitted
 	starved  bool                 // the budget has no room for the next request now
@@ -58,9 +60,8 @@ func (f *viaFeed) all() error {
 		return err
 	}
 	defer f.run(f.ctx)()
-	next, stop := iter.Pull2(f.batch.input.rest())
-	defer stop()
-	f.rows = next
+	f.rows, f.stop = iter.Pull2(f.batch.input.rest())
+	defer func() { f.stop() }()
 	for f.ctx.Err() == nil {
 		if err := f.merge(); err != nil {
 			return err
@@ -181,7 +182,7 @@ func (f *viaFeed) sendOne() (bool, error) {
 		return false, err
 	}
 	line := &f.lines[row.Number-1]
-	if in.twins.led.Has(row.Number-1) || line.at != unseen {
+	if line.at != unseen {
 		return true, nil
 	}
 	item, err := f.batch.again(row)
@@ -263,6 +264,12 @@ func (f *viaFeed) end() (done bool, err error) {
 	}
 	waits := f.more || len(f.errands) > 0
 	if waits && !f.starved || open > 0 || len(f.filling) > 0 || len(f.landed) > 0 {
+		return false, nil
+	}
+	if f.passed { // those rows once more: what they are equal to has come back
+		f.stop()
+		f.rows, f.stop = iter.Pull2(f.batch.input.rest())
+		f.more, f.passed, f.flushed = true, false, false
 		return false, nil
 	}
 	swept, err := f.sweep() // which gives back what those lines hold of the budget, for others that wait for it

@@ -154,9 +154,6 @@ func (v *via) carryOver(a *account, r *work.Result) {
 
 // recorded is told of each result that is in the journal.
 func (v *via) recorded(r *work.Result) {
-	if r.DuplicateOf != "" {
-		return
-	}
 	d, batched := r.Data.(*Batched)
 	v.mu.Lock()
 	switch {

@@ -39,6 +39,9 @@ func (v *via) match() error {
 			v.twice.Set(number)
 		}
 		line.at, line.part = inPart, int32(len(v.parts)-1)
+		if v.batch.cfg.Cache != "" {
+			v.sent[m.Hash] = number
+		}
 	}
 	v.left = len(v.parts)
 	if err := v.desk.Err(); err != nil {
@@ -80,7 +83,7 @@ func (v *via) supersedes(number int, rec *recorded) bool {
 	return true
 }
 
-// matched settles what is pending, once it is known what is recorded, and which lines lead others.
+// matched settles what is pending, once it is known what is recorded.
 func (v *via) matched() {
 	if v == nil || v.left == 0 {
 		return
@@ -92,28 +95,6 @@ func (v *via) matched() {
 			v.lines[number].at = over
 		}
 	}
-	t, left := &in.twins, 0
-	for i := range t.list.n {
-		tw := *t.list.at(i)
-		led, lead := &v.lines[tw.number], &v.lines[tw.lead]
-		switch {
-		case led.at != inPart || !t.led.Has(int(tw.number)):
-		case lead.at == inPart: // both may be paid for: what the one brings is not lost if the other fails
-			t.led.Unset(int(tw.number))
-			continue
-		default: // it is to have the result of its lead, so the lead gets what is pending for it, if it has no other
-			if led.at = over; lead.at == unseen {
-				if v.stands == nil {
-					v.stands = make(map[int]int)
-				}
-				v.stands[int(tw.number)] = int(tw.lead)
-				lead.at, lead.part = inPart, led.part
-			}
-		}
-		*t.list.at(left) = tw
-		left++
-	}
-	t.list.cut(left)
 }
 
 // lineOf returns the number of the line that a result is for; false of one that nobody waits for.
@@ -124,9 +105,6 @@ func (v *via) lineOf(p *parts.Part, m *parts.Member) (number int, ok bool) {
 	}
 	if v.twice.Has(number) && v.parts[v.lines[number].part] != p && slices.Contains(v.parts[:v.left], p) {
 		return 0, false // the later part counts, or those that it was split into
-	}
-	if lead, ok := v.stands[number]; ok {
-		number = lead
 	}
 	return number, v.lines[number].at == inPart
 }

@@ -28,6 +28,10 @@ func (f *viaFeed) hand(item *work.Item, body []byte) error {
 			f.live--
 			return f.callLive(item)
 		}
+		if first, ok := f.sent[item.Hash]; ok && f.lines[first].at == inPart { // its answer will be in the cache
+			f.passed, f.lines[item.Seq-1].at = true, unseen
+			return nil
+		}
 	}
 	api := f.apis[c.account.provider.Name]
 	if f.allLive || api == nil {
@@ -86,6 +90,9 @@ func (f *viaFeed) put(item *work.Item, p *parts.Part, held *spend.Estimate) {
 		n++
 	}
 	f.lines[item.Seq-1] = viaLine{ref: item.Ref, held: held, part: int32(n - 1), at: inPart}
+	if f.batch.cache != nil {
+		f.sent[item.Hash] = int(item.Seq - 1)
+	}
 }
 
 // unfit is for a request that no batch takes.
@@ -96,16 +103,9 @@ func (f *viaFeed) unfit(item *work.Item, why error) error {
 	return f.give(item, &given{err: &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: why, Unsent: true}}})
 }
 
-// answered returns the answer that an item has without a call: that of an equal line of the output, or one in the cache.
+// answered returns the answer that an item has in the cache.
 func (f *viaFeed) answered(item *work.Item, c *call) (work.Result, bool) {
 	b := f.batch
-	if b.cfg.Dedupe {
-		if offset, ok := b.input.twins.answers[uint32(item.Seq-1)]; ok {
-			if result, ok := b.copyOf(offset, item); ok {
-				return result, true
-			}
-		}
-	}
 	if b.cache == nil {
 		return work.Result{}, false
 	}

@@ -172,8 +172,8 @@ func (d *dryRun) items() string {
 	if d.Failed > 0 {
 		text += fmt.Sprintf(", %s failed", group(d.Failed))
 	}
-	if d.Twins > 0 {
-		text += fmt.Sprintf(", %s with the result of an equal request", group(d.Twins))
+	if d.Equal > 0 {
+		text += fmt.Sprintf(", %s with the result of an equal request", group(d.Equal))
 	}
 	return text
 }

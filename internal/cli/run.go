@@ -190,7 +190,7 @@ func (o *runOptions) config() (batch.Config, error) {
 	cfg = batch.Config{
 		Input: o.input, Output: o.output, BaseURL: o.account.baseURL, Timeout: o.timeout, Model: o.account.model,
 		MaxTokens: o.maxTokens, RetryFailed: o.redo.has("failed"), Changed: o.redo.changed(),
-		Cache: o.cache, Dedupe: o.cache != "", Via: o.via, Batches: batch.Batches{Cancel: o.cancel, Resubmit: o.redo.has("lost")},
+		Cache: o.cache, Via: o.via, Batches: batch.Batches{Cancel: o.cancel, Resubmit: o.redo.has("lost")},
 	}
 	cfg.Budget = o.budget.budget(time.Now(), o.attempts)
 	if cfg.System, err = o.systemText(); err != nil {

@@ -33,8 +33,7 @@ type summary struct {
 
 	First map[string]string `json:"first_failures,omitempty"` // First error message by kind of failure.
 
-	Deduplicated int `json:"equal_requests"` // Results copied from equal requests.
-	Cached       int `json:"cached"`         // Results from the cache.
+	Cached int `json:"cached"` // Items with the result of an equal request.
 
 	Attempts     int      `json:"attempts"`                      // Attempts, except rate-limited attempts.
 	Throttles    int      `json:"throttles"`                     // Rate-limited requests.
@@ -88,10 +87,10 @@ type budgetSummary struct {
 func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 	sum := &summary{
 		Total: rep.Total, Done: rep.Already - rep.AlreadyFailed + rep.Done, DoneNow: rep.Done, Left: max(0, rep.Left()),
-		Failed:       rep.Failed + rep.AlreadyFailed,
-		Kinds:        map[string]int{},
-		Finish:       rep.Finish,
-		Deduplicated: rep.Twins, Cached: rep.Cached, misses: rep.CacheMisses,
+		Failed: rep.Failed + rep.AlreadyFailed,
+		Kinds:  map[string]int{},
+		Finish: rep.Finish,
+		Cached: rep.Cached, misses: rep.CacheMisses,
 		Attempts: rep.Attempts, Throttles: rep.Throttles,
 		InputTokens: rep.Usage.Input, OutputTokens: rep.Usage.Output,
 		WallMS: rep.Wall.Milliseconds(), QueuedMS: rep.Queued.Milliseconds(),
@@ -100,7 +99,7 @@ func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 		Caps: rep.Budgets,
 	}
 	// Where the price of calls is not known, what was spared does not make a cost; where there were none, nothing was paid.
-	if free := rep.Twins + rep.Cached; rep.Costed > free || free > 0 && free == sum.ran {
+	if free := rep.Cached; rep.Costed > free || free > 0 && free == sum.ran {
 		sum.Cost, sum.Costed, sum.Estimated, sum.Unpriced = &rep.Cost, rep.Costed, rep.Estimated, rep.Unpriced
 	}
 	for _, kinds := range []map[sluice.Kind]int{rep.Kinds, rep.AlreadyKinds} {
@@ -262,11 +261,8 @@ func (sum *summary) printRun(s *streams) {
 		s.runRow("cut off", "%s reached the maximum number of output tokens: raise max_tokens", count(cut, "result"))
 	}
 	// An item without a result when the run stopped can be a hit in a later run.
-	if all := min(sum.Cached+sum.misses, sum.ran-sum.Deduplicated); all > 0 {
+	if all := min(sum.Cached+sum.misses, sum.ran); all > 0 {
 		s.runRow("cache", "%s hits of %s", group(sum.Cached), group(all))
-	}
-	if sum.Deduplicated > 0 {
-		s.runRow("equal", "%s of %s items have the result of an equal request", group(sum.Deduplicated), group(sum.ran))
 	}
 	sum.Batch.print(s)
 	if sum.Attempts == 0 && sum.Throttles == 0 {

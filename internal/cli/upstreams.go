@@ -233,7 +233,7 @@ func (u *upstreams) observe(res *work.Result) {
 	if res.Kind != sluice.OK {
 		sum.Failed++
 	}
-	if res.HasCost && res.DuplicateOf == "" && !res.Cached { // that these cost nothing does not make the price of others known
+	if res.HasCost && !res.Cached { // that these cost nothing does not make the price of others known
 		if sum.Cost == nil {
 			sum.Cost = new(float64)
 		}

@@ -154,8 +154,6 @@ func (d *resultDecoder) toldField(s *jsonscan.Scanner, name []byte) (err error) 
 		it.usage.Output, err = count(s)
 	case "cached":
 		it.reused = s.Truth() || it.reused
-	case "twin": // of which item the answer is
-		it.reused = s.Text() != "" || it.reused
 	case "cost_usd":
 		if s.Peek() == 'n' {
 			s.Skip()

@@ -36,7 +36,7 @@ func TestFinishReasonsAndModelsOfEveryForm(t *testing.T) {
 
 func TestAnswersThatWereThereAlreadyAreCounted(t *testing.T) {
 	line := fmt.Sprintf(result, "a", "null", "null", 0, 0, 9, 9, "ok")
-	out := line + strings.Replace(line, `"kind"`, `"twin":"a","kind"`, 1) + strings.Replace(line, `"kind"`, `"cached":true,"kind"`, 1)
+	out := line + strings.Replace(line, `"kind"`, `"cached":true,"kind"`, 1) + strings.Replace(line, `"kind"`, `"cached":true,"kind"`, 1)
 	r := fromFiles(t, []byte(out), nil)
 	if r.Items.Total != 3 || r.Items.Reused != 2 || r.Waits.Count != 1 {
 		t.Errorf("%+v, %d waits", r.Items, r.Waits.Count)
@@ -46,7 +46,7 @@ func TestAnswersThatWereThereAlreadyAreCounted(t *testing.T) {
 func TestWhatWasSparedMakesNoCostOfAnUnknownPrice(t *testing.T) {
 	unknown := fmt.Sprintf(result, "a", "null", "null", 1, 0, 9, 9, "ok")
 	priced := strings.Replace(unknown, `"cost_usd":null`, `"cost_usd":0.5`, 1)
-	spared := strings.NewReplacer(`"cost_usd":null`, `"cost_usd":0`, `"kind"`, `"twin":"a","kind"`).Replace(unknown)
+	spared := strings.NewReplacer(`"cost_usd":null`, `"cost_usd":0`, `"kind"`, `"cached":true,"kind"`).Replace(unknown)
 	var s script
 	s.at(0, "item_done", `"call":"a","kind":"ok","cost_usd":0.5`)
 	s.at(9, "item_done", `"call":"b","kind":"ok","reused":true`)

@@ -133,7 +133,9 @@ func (r *Runner) hold(item *Item, result *Result) (kept bool) {
 	if len(h.row) == 0 {
 		h.since = now
 	}
-	h.row = append(h.row, now.Add(-result.Tally.Latency))
+	if !result.Cached { // else it is one rejection for several items
+		h.row = append(h.row, now.Add(-result.Tally.Latency))
+	}
 	if kept = r.cfg.Again && r.cfg.Reload != nil; kept {
 		h.items = append(h.items, place{item.Seq, item.Ref})
 	}

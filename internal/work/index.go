@@ -14,7 +14,6 @@ type Index struct {
 	seed   maphash.Seed
 	rows   [][]row // chunks, so that growing copies nothing; by number, or by rank
 	shards [64]shard
-	hashes *[64]shard // of the rows that AddHash was told of, by their hashes; nil is none
 	done   Bits
 	n      int
 	span   int
@@ -29,14 +28,6 @@ const rowsPerChunk = 1 << 13
 type row struct {
 	id   uint64
 	hash uint64
-}
-
-// key is what a shard knows the row by.
-func (r row) key(byHash bool) uint64 {
-	if byHash {
-		return r.hash
-	}
-	return r.id
 }
 
 // shard is an open-addressed table of row numbers. There are many so that growing one copies little.
@@ -54,9 +45,9 @@ func (x *Index) Add(number int, id []byte, hash Hash) (other int, ok bool) {
 	h := maphash.Bytes(x.seed, id)
 	s := &x.shards[h>>58]
 	if s.used*5 >= len(s.slots)*4 {
-		x.growShard(s, false)
+		x.growShard(s)
 	}
-	i, found := x.find(s, h, false)
+	i, found := x.find(s, h)
 	if found {
 		return int(s.slots[i] - 1), false
 	}
@@ -77,7 +68,7 @@ func (x *Index) Find(id []byte) (number int, ok bool) {
 	if len(s.slots) == 0 {
 		return 0, false
 	}
-	i, ok := x.find(s, h, false)
+	i, ok := x.find(s, h)
 	if !ok {
 		return 0, false
 	}
@@ -87,45 +78,6 @@ func (x *Index) Find(id []byte) (number int, ok bool) {
 // Same says whether the item with this number was added with this hash.
 func (x *Index) Same(number int, hash Hash) bool {
 	return x.row(number).hash == hash.short()
-}
-
-// AddHash makes the item with this number, which was added, known by its hash. If another item with the same hash is, it
-// says false and that item's number.
-//
-// Hashes are kept as 64 bits: what is to be the same is worth a second look.
-func (x *Index) AddHash(number int, hash Hash) (first int, ok bool) {
-	if x.hashes == nil {
-		x.hashes = new([64]shard)
-	}
-	h := hash.short()
-	s := &x.hashes[h>>58]
-	if s.used*5 >= len(s.slots)*4 {
-		x.growShard(s, true)
-	}
-	i, found := x.find(s, h, true)
-	if found {
-		return int(s.slots[i] - 1), false
-	}
-	s.slots[i] = uint32(number) + 1
-	s.used++
-	return number, true
-}
-
-// FindHash returns the item that AddHash made known by this hash.
-func (x *Index) FindHash(hash Hash) (number int, ok bool) {
-	if x.hashes == nil {
-		return 0, false
-	}
-	h := hash.short()
-	s := &x.hashes[h>>58]
-	if len(s.slots) == 0 {
-		return 0, false
-	}
-	i, ok := x.find(s, h, true)
-	if !ok {
-		return 0, false
-	}
-	return int(s.slots[i] - 1), true
 }
 
 // Len returns how many items there are.
@@ -149,8 +101,8 @@ func (h Hash) short() uint64 {
 	return v
 }
 
-// find returns the slot of the row with that key, or the free slot where it belongs.
-func (x *Index) find(s *shard, h uint64, byHash bool) (slot int, found bool) {
+// find returns the slot of the row with that id, or the free slot where it belongs.
+func (x *Index) find(s *shard, h uint64) (slot int, found bool) {
 	n := uint64(len(s.slots))
 	hi, _ := bits.Mul64(h<<6, n) // the top bits chose the shard
 	for i := hi; ; {
@@ -158,7 +110,7 @@ func (x *Index) find(s *shard, h uint64, byHash bool) (slot int, found bool) {
 		if number == 0 {
 			return int(i), false
 		}
-		if x.row(int(number-1)).key(byHash) == h {
+		if x.row(int(number-1)).id == h {
 			return int(i), true
 		}
 		if i++; i == n {
@@ -168,14 +120,14 @@ func (x *Index) find(s *shard, h uint64, byHash bool) (slot int, found bool) {
 }
 
 // growShard makes a shard a quarter larger: doubling would waste more than the budget of 24 bytes allows.
-func (x *Index) growShard(s *shard, byHash bool) {
+func (x *Index) growShard(s *shard) {
 	old := s.slots
 	s.slots = make([]uint32, max(16, len(old)*5/4))
 	for _, number := range old {
 		if number == 0 {
 			continue
 		}
-		i, _ := x.find(s, x.row(int(number-1)).key(byHash), byHash)
+		i, _ := x.find(s, x.row(int(number-1)).id)
 		s.slots[i] = number
 	}
 }

@@ -52,8 +52,6 @@ type JournalConfig struct {
 	// something else.
 	Prefix string
 
-	Reread bool // lines are to be read again, with ReadLine
-
 	// Synced is told, after every sync, up to where lines are on the disk: those at offsets below it, as AppendAt and
 	// Result.Offset give them. It must be quick and not wait for the journal. Nil is nobody.
 	Synced func(end int64)
@@ -96,7 +94,6 @@ type Journal struct {
 	err     error  // the first; nothing is written after it
 	closed  bool
 	keep    func(Line) bool // what the next Append leaves of the lines before it; nil: all
-	moved   moved           // where lines are since
 
 	syncMu  sync.Mutex
 	syncEnd *sync.Cond
@@ -264,7 +261,7 @@ func (j *Journal) Append(lines []byte) error {
 	return err
 }
 
-// AppendAt is Append that also returns where the first of the lines is, for ReadLine.
+// AppendAt is Append that also returns where the first of the lines is.
 func (j *Journal) AppendAt(lines []byte) (offset int64, err error) {
 	if len(lines) == 0 || lines[len(lines)-1] != '\n' {
 		panic("work: a journal accepts only whole lines")
@@ -282,7 +279,7 @@ func (j *Journal) AppendAt(lines []byte) (offset int64, err error) {
 		j.mu.Unlock()
 		return 0, j.err
 	}
-	offset = j.moved.given(j.size - int64(len(lines)))
+	offset = j.size - int64(len(lines))
 	j.written += uint64(bytes.Count(lines, []byte{'\n'}))
 	n := j.written
 	j.mu.Unlock()
@@ -362,7 +359,7 @@ func (j *Journal) syncTo(n uint64) error {
 		j.syncing = true
 		j.syncMu.Unlock()
 		j.mu.Lock()
-		upTo, file, end := j.written, j.file, j.moved.given(j.size)
+		upTo, file, end := j.written, j.file, j.size
 		j.mu.Unlock()
 		err := file.Sync()
 		if err == nil && j.cfg.Synced != nil {

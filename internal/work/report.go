@@ -19,8 +19,7 @@ type Report struct {
 	Kinds  map[sluice.Kind]int // of those recorded
 	Finish map[string]int      // reasons why models stopped, of those done
 
-	Twins  int // of those recorded, whose result came from another item's call
-	Cached int // likewise, from what was kept of an earlier call
+	Cached int // of those recorded, whose result came from the call of an equal request
 
 	Attempts  int          // of items that were recorded, throttled tries aside
 	Throttles int          // likewise, the throttled ones
@@ -68,7 +67,6 @@ type tally struct {
 	finish  map[string]int
 	sum     sluice.Tally
 	results int
-	twins   int
 	cached  int
 	cost    float64
 	costed  int
@@ -87,9 +85,6 @@ func (t *tally) add(r *Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.results++
-	if r.DuplicateOf != "" {
-		t.twins++
-	}
 	if r.Cached {
 		t.cached++
 	}
@@ -153,7 +148,6 @@ func (r *Runner) Report() Report {
 		Failed:    t.results - done,
 		Kinds:     make(map[sluice.Kind]int),
 		Finish:    maps.Clone(t.finish),
-		Twins:     t.twins,
 		Cached:    t.cached,
 		Attempts:  t.sum.Attempts,
 		Throttles: t.sum.Throttles,

@@ -1,16 +1,10 @@
 package work_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"iter"
-	"math/rand/v2"
 	"os"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,170 +13,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/work"
-	"pgregory.net/rapid"
 )
-
-// twins gives items with these ids, and then err if it is not nil.
-func twins(err error, ids ...string) iter.Seq2[work.Duplicate, error] {
-	return func(yield func(work.Duplicate, error) bool) {
-		for i, id := range ids {
-			if !yield(work.Duplicate{ID: id, Seq: int64(100 + i)}, nil) {
-				return
-			}
-		}
-		if err != nil {
-			yield(work.Duplicate{}, err)
-		}
-	}
-}
-
-func TestAResultMayBeOfSeveralItems(t *testing.T) {
-	for name, kind := range map[string]sluice.Kind{"good": sluice.OK, "failed": sluice.BadRequest} {
-		t.Run(name, func(t *testing.T) {
-			j := openJournal(t, journalPath(t), work.JournalConfig{})
-			var told []string
-			r := newRunner(t, work.Config{
-				Journal: j, Encode: encode, Workers: 1, Handler: work.Calls(scheduler(t, 1), answer(0, always(kind))),
-				OnResult: func(r *work.Result) {
-					told = append(told, fmt.Sprintf("%s %d %q %d %v", r.ID, r.Seq, r.DuplicateOf, r.Tally.Attempts, r.Kind))
-				},
-			})
-			add(t, r, work.Item{ID: "a", Seq: 1, Also: twins(nil, "b", "c")}, work.Item{ID: "d", Seq: 2, Also: twins(nil)})
-			rep, err := r.Run(context.Background())
-			if err != nil || rep.Items != 4 || rep.Done+rep.Failed != 4 || rep.Twins != 2 || rep.Attempts != 2 {
-				t.Errorf("%+v, %v", rep, err)
-			}
-			k := kind.String()
-			if got, want := linesOf(t, j), []string{"a " + k, "b " + k, "c " + k, "d " + k}; !slices.Equal(got, want) {
-				t.Errorf("lines %q, want %q", got, want)
-			}
-			want := []string{`a 1 "" 1 ` + k, `b 100 "a" 0 ` + k, `c 101 "a" 0 ` + k, `d 2 "" 1 ` + k}
-			if !slices.Equal(told, want) {
-				t.Errorf("told %q, want %q", told, want)
-			}
-		})
-	}
-}
-
-func TestTwinsOfAHandlerThatPanicsOrEndsItsGoroutineAreRecorded(t *testing.T) {
-	j := openJournal(t, journalPath(t), work.JournalConfig{})
-	r := newRunner(t, work.Config{Journal: j, Encode: encode, Handler: work.HandlerFunc(func(_ context.Context, item work.Item) (work.Result, error) {
-		if item.ID == "a" {
-			panic("no")
-		}
-		runtime.Goexit()
-		return work.Result{}, nil
-	})})
-	add(t, r, work.Item{ID: "a", Also: twins(nil, "b")}, work.Item{ID: "c", Also: twins(nil, "d")})
-	if rep, err := r.Run(context.Background()); err != nil || rep.Failed != 4 || len(linesOf(t, j)) != 4 {
-		t.Errorf("%+v, %v, lines %q", rep, err, linesOf(t, j))
-	}
-}
-
-func TestTwinsThatCannotBeFoundEndTheRun(t *testing.T) {
-	j := openJournal(t, journalPath(t), work.JournalConfig{})
-	gone := errors.New("gone")
-	r := newRunner(t, work.Config{Journal: j, Encode: encode, Handler: work.Calls(scheduler(t, 1), answer(0, always(sluice.OK)))})
-	add(t, r, work.Item{ID: "a", Also: twins(gone, "b")})
-	rep, err := r.Run(context.Background())
-	if !errors.Is(err, gone) || rep.Done != 2 || len(linesOf(t, j)) != 2 {
-		t.Errorf("%+v, %v, lines %q: want what was found to be recorded", rep, err, linesOf(t, j))
-	}
-}
-
-func TestManyTwinsAreWrittenInBlocks(t *testing.T) {
-	const n = 30_000
-	j := openJournal(t, journalPath(t), work.JournalConfig{})
-	ids := make([]string, n)
-	for i := range ids {
-		ids[i] = fmt.Sprint(i)
-	}
-	told := 0
-	r := newRunner(t, work.Config{
-		Journal: j, Handler: work.Calls(scheduler(t, 1), answer(0, always(sluice.OK))), OnResult: func(*work.Result) { told++ },
-		Encode: func(dst []byte, r *work.Result) []byte {
-			if cap(dst) > 8<<20 {
-				t.Errorf("%d bytes are held", cap(dst))
-			}
-			return append(append(append(dst, r.ID...), strings.Repeat("x", 200)...), '\n')
-		},
-	})
-	add(t, r, work.Item{ID: "a", Also: twins(nil, ids...)})
-	if rep, err := r.Run(context.Background()); err != nil || rep.Done != n+1 || told != n+1 || len(linesOf(t, j)) != n+1 {
-		t.Errorf("%+v, told %d, %v", rep, told, err)
-	}
-}
-
-func TestAStoppedItemTakesNoTwins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := openJournal(t, journalPath(t), work.JournalConfig{Sync: work.SyncNone})
-		r := newRunner(t, work.Config{Journal: j, Encode: encode, Handler: work.Calls(scheduler(t, 1), answer(time.Second, always(sluice.Network)))})
-		add(t, r, work.Item{ID: "a", Also: func(func(work.Duplicate, error) bool) { t.Error("asked") }})
-		time.AfterFunc(500*time.Millisecond, r.Drain)
-		if rep, err := r.Run(context.Background()); !errors.Is(err, work.ErrDrained) || rep.Done+rep.Failed != 0 {
-			t.Errorf("%+v, %v", rep, err)
-		}
-	})
-}
-
-// TestLinesAreReadAgainWhereverTheyAre appends blocks of lines before and after a rewrite.
-func TestLinesAreReadAgainWhereverTheyAre(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		luck := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
-		path := journalPath(t)
-		var text []byte
-		for i := range luck.IntN(20) {
-			text = append(text, fmt.Sprintf("%d %s\n", i, strings.Repeat("x", luck.IntN(40_000)))...)
-		}
-		if err := os.WriteFile(path, text, 0o644); err != nil {
-			rt.Fatal(err)
-		}
-		j, err := work.OpenJournal(path, work.JournalConfig{Sync: work.SyncNone, Reread: true})
-		if err != nil {
-			rt.Fatal(err)
-		}
-		defer j.Close()
-		want, kept := map[int64]string{}, map[int64]bool{}
-		for line, err := range j.Lines() {
-			if err != nil {
-				rt.Fatal(err)
-			}
-			want[line.Offset] = string(line.Bytes)
-			kept[line.Offset] = luck.IntN(2) == 0
-		}
-		rewritten := luck.IntN(4) > 0
-		if rewritten {
-			j.Rewrite(func(l work.Line) bool { return kept[l.Offset] })
-		}
-		look := func(dropped bool) {
-			for offset, text := range want {
-				got, err := j.ReadLine(offset)
-				if k, old := kept[offset]; dropped && old && !k {
-					if err == nil {
-						rt.Fatalf("a line that was dropped is %q", got)
-					}
-					continue
-				}
-				if err != nil || string(got) != text {
-					rt.Fatalf("the line at %d is %.20q, %v; want %.20q", offset, got, err, text)
-				}
-			}
-		}
-		look(false)
-		for i := range luck.IntN(6) {
-			block := bytes.Repeat([]byte(fmt.Sprintf("new %d\n", i)), luck.IntN(3)+1)
-			at, err := j.AppendAt(block)
-			if err != nil {
-				rt.Fatal(err)
-			}
-			if _, there := want[at]; there {
-				rt.Fatalf("two lines are at %d", at)
-			}
-			want[at] = fmt.Sprintf("new %d", i)
-			look(rewritten)
-		}
-	})
-}
 
 func TestATornBlockKeepsItsWholeLines(t *testing.T) {
 	path := journalPath(t)
@@ -388,33 +219,4 @@ func TestAsideOutsideOfARunner(t *testing.T) {
 	if err := work.Await(ctx, ready); err != nil {
 		t.Errorf("what is ready is ready: %v", err)
 	}
-}
-
-func TestIndexKnowsTheFirstOfEqualHashes(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		luck := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 4))
-		var x work.Index
-		model := map[work.Hash]int{}
-		for i := range rapid.IntRange(0, 5000).Draw(rt, "n") {
-			hash := work.HashOf(fmt.Append(nil, luck.IntN(2000)))
-			x.Add(i, fmt.Append(nil, i), hash)
-			if luck.IntN(10) == 0 {
-				continue // such as a line that is no request
-			}
-			first, known := model[hash]
-			if got, ok := x.AddHash(i, hash); ok == known || known && got != first {
-				rt.Fatalf("AddHash(%d) = %d, %t; the model has %d, %t", i, got, ok, first, known)
-			}
-			if !known {
-				model[hash] = i
-			}
-		}
-		for v := range 2000 {
-			hash := work.HashOf(fmt.Append(nil, v))
-			first, known := model[hash]
-			if got, ok := x.FindHash(hash); ok != known || ok && got != first {
-				rt.Fatalf("FindHash = %d, %t; the model has %d, %t", got, ok, first, known)
-			}
-		}
-	})
 }

@@ -32,7 +32,6 @@ func (j *Journal) rewriteLocked(keep func(Line) bool, last []byte) (err error) {
 		}
 	}()
 	w := bufio.NewWriterSize(tmp, 256<<10)
-	var gone moved
 	eachLine(j.file, j.size, func(line Line, lineErr error) bool {
 		if err = lineErr; err != nil {
 			return true
@@ -40,8 +39,6 @@ func (j *Journal) rewriteLocked(keep func(Line) bool, last []byte) (err error) {
 		if keep(line) {
 			w.Write(line.Bytes)
 			w.WriteByte('\n') // a bufio.Writer keeps its first error for Flush
-		} else if j.cfg.Reread {
-			gone.drop(line.Offset, int64(len(line.Bytes))+1)
 		}
 		return true
 	})
@@ -56,12 +53,7 @@ func (j *Journal) rewriteLocked(keep func(Line) bool, last []byte) (err error) {
 	if err := errors.Join(w.Flush(), tmp.Chmod(info.Mode().Perm()), tmp.Sync()); err != nil {
 		return err
 	}
-	gone.end = j.size
-	if err := j.replaceLocked(tmp); err != nil {
-		return err
-	}
-	j.moved = gone
-	return nil
+	return j.replaceLocked(tmp)
 }
 
 // replaceLocked makes the new file the journal. It is locked before it has that name.

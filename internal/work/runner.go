@@ -118,7 +118,6 @@ type Runner struct {
 	room        chan struct{}     // something was taken out of a queue
 	queuedBytes atomic.Int64
 	awaiting    awaiting
-	blocks      chan []byte  // room for results of several items
 	taken       atomic.Int64 // items taken in
 	tally       tally
 	unrecorded  unrecorded
@@ -151,10 +150,6 @@ func New(cfg Config) (*Runner, error) {
 		queues:   make(map[laneKey]*lane),
 		lanes:    make(map[string]bool),
 		room:     make(chan struct{}, 1),
-		blocks:   make(chan []byte, blocks),
-	}
-	for range blocks {
-		r.blocks <- nil
 	}
 	r.tally.finish = make(map[string]int)
 	r.held.again, r.held.done = make(map[int64]bool), make(chan struct{}, 1)
@@ -316,25 +311,21 @@ func (r *Runner) finish(w *worker, item *Item, err error) {
 		return
 	case result.Kind != sluice.OK:
 		w.fail(item, result.Kind, ScopeOf(err))
-	case result.Kind == sluice.OK && !result.Cached && result.DuplicateOf == "":
+	case result.Kind == sluice.OK && !result.Cached:
 		r.held.succeeded(time.Now().Add(-result.Tally.Latency))
 	}
-	r.accept(w, item)
+	r.accept(w)
 }
 
 // accept records a result.
-func (r *Runner) accept(w *worker, item *Item) {
+func (r *Runner) accept(w *worker) {
 	if r.cfg.Accept != nil {
 		if err := r.cfg.Accept(&w.result); err != nil {
 			r.halt(err)
 			return
 		}
 	}
-	if item.Also == nil {
-		r.record(w)
-	} else {
-		r.recordAll(w, item)
-	}
+	r.record(w)
 }
 
 // cutShort says whether the item did not fail for reasons of its own, but because the run ends.

@@ -13,7 +13,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"iter"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/limits"
@@ -39,20 +38,6 @@ type Item struct {
 
 	// Handler handles this item instead of Config.Handler.
 	Handler Handler
-
-	// Also gives other items that this one's result is of as well, such as those with the same request: they are recorded
-	// with it, whatever it is, and are not items of the feed. It is asked once there is a result, by the worker that has
-	// it, and not at all if a stop cuts the item short. Its error ends the run once what it gave before is recorded. Nil
-	// gives none.
-	Also iter.Seq2[Duplicate, error]
-}
-
-// Duplicate is an item that gets its result from another one. Its fields are those of Item.
-type Duplicate struct {
-	ID   string
-	Seq  int64
-	Hash Hash
-	Note []byte
 }
 
 // Result is what became of an item.
@@ -80,9 +65,8 @@ type Result struct {
 	Estimated float64 // the part of Cost that is an estimate, as no response states the usage
 	Unpriced  int     // calls of the provider's tools that are not in Cost, as their price is unknown
 
-	DuplicateOf string // the item whose call had this result; "" if it is this one's own
-	Cached      bool   // it was kept from an earlier call
-	Offset      int64  // where its line is in the journal, for Journal.ReadLine; not told of twins
+	Cached bool  // it came from the call of an equal request
+	Offset int64 // where its line is in the journal
 }
 
 // Hash is the identity of a request. The zero value is none.

@@ -1,0 +1,196 @@
+package batch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/suite"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// asks is a line with that custom_id that asks that question.
+func asks(id string, question int) string {
+	return fmt.Sprintf(`{"custom_id":%q,"method":"POST","url":"/v1/chat/completions","body":{"model":"m","messages":[{"role":"user","content":"What is %d?"}]}}`+"\n", id, question)
+}
+
+// asking is the lines of a file that ask these questions, with custom_ids from a prefix and the place.
+func asking(prefix string, questions ...int) string {
+	var b strings.Builder
+	for i, q := range questions {
+		b.WriteString(asks(fmt.Sprintf("%s%d", prefix, i), q))
+	}
+	return b.String()
+}
+
+func TestEqualRequestsAreSentOnce(t *testing.T) {
+	for _, input := range []string{"file", "standard input"} {
+		t.Run(input, func(t *testing.T) {
+			text := asking("a", 1, 2, 1, 1, 3, 2)
+			f, rt := newFiles(t, text), &stub{}
+			cfg := f.config(t, rt)
+			cfg.Cache = t.TempDir()
+			if input != "file" {
+				cfg.Input, cfg.Stdin = "-", strings.NewReader(text)
+			}
+			rep, err := run(t, cfg)
+			if err != nil || rep.Total != 6 || rep.Done != 6 || rep.Cached != 3 || rep.CacheHits != 3 || rep.Left() != 0 || rt.count() != 3 || rep.Items != 6 {
+				t.Fatalf("%+v, %d calls, error %v; want 6 done, 3 of them without a call", rep, rt.count(), err)
+			}
+			for id, r := range f.results(t) {
+				s := r.Sluice
+				if string(r.Response.Body) != chatAnswer || r.Response.RequestID != "req-1" || s.Kind != "ok" {
+					t.Errorf("%s: %+v", id, r)
+				}
+				if s.Cached && (s.Attempts != 0 || s.InputTokens != 0 || s.OutputTokens != 0 || s.CostUSD == nil || *s.CostUSD != 0) {
+					t.Errorf("%s made no call and took %+v", id, s)
+				}
+			}
+			if rep.Finish["stop"] != 6 || rep.Usage.Input != 15 {
+				t.Errorf("report %+v", rep)
+			}
+		})
+	}
+}
+
+// TestEqualRequestsShareAFailure has requests fail that wait for one call, and then succeed: a failure is not kept. What is one
+// rejection does not stop the run, however many items have it.
+func TestEqualRequestsShareAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 40
+		f := newFiles(t, asking("a", make([]int, n)...))
+		calls := 0
+		cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
+			calls++
+			time.Sleep(time.Second)
+			return (&stub{status: 403, answer: `{"error":{"message":"no","type":"invalid_request_error"}}`}).RoundTrip(r)
+		}))
+		cfg.Cache = t.TempDir()
+		rep, err := run(t, cfg)
+		if err != nil || rep.Failed != n || calls != 2 { // such a rejection is tried once more at the end
+			t.Fatalf("%+v, %d calls, %v: want all items to fail", rep, calls, err)
+		}
+		good := &stub{}
+		cfg.Transport, cfg.RetryFailed = good, true
+		rep, err = run(t, cfg)
+		if err != nil || rep.Done != n || rep.Cached != n-1 || good.count() != 1 {
+			t.Errorf("%+v, %d calls, %v: want all items to succeed", rep, good.count(), err)
+		}
+	})
+}
+
+func TestAHandlerThatEndsLeavesNobodyWaiting(t *testing.T) {
+	f, rt := newFiles(t, asking("a", 1, 1, 1)), &stub{}
+	cfg := f.config(t, rt)
+	cfg.Cache = t.TempDir()
+	cfg.Check = func(string, provider.Endpoint, []byte) error { panic("no") }
+	if rep, err := run(t, cfg); err != nil || rep.Failed != 3 {
+		t.Errorf("%+v, %v: want all items to fail", rep, err)
+	}
+}
+
+// TestEqualRequestsAreSentOnceInAnyRun runs inputs with equal lines at random, in runs that are drained or cancelled, or whose
+// output is cut at a random byte, from a file or standard input.
+func TestEqualRequestsAreSentOnceInAnyRun(t *testing.T) {
+	eachSeed(t, suite.Size(15, 100), sets)
+}
+
+func sets(t *testing.T, luck *rand.Rand) error {
+	questions := make([]int, luck.IntN(80)+1)
+	for i := range questions {
+		questions[i] = luck.IntN(12)
+	}
+	text := asking("a", questions...)
+	f := newFiles(t, text)
+	var mu sync.Mutex
+	cache, answered := t.TempDir(), map[string]bool{}
+	for round := 0; ; round++ {
+		called := map[string]int{}
+		cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
+			call := &stub{}
+			resp, err := call.RoundTrip(r)
+			mu.Lock()
+			called[call.sent[0].body]++
+			wait := time.Duration(luck.IntN(1000)) * time.Millisecond
+			mu.Unlock()
+			select {
+			case <-time.After(wait):
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			}
+			return resp, err
+		}))
+		cfg.Cache = cache
+		if luck.IntN(2) == 0 {
+			r, w := io.Pipe()
+			cfg.Input, cfg.Stdin = "-", r
+			var dripping sync.WaitGroup
+			dripping.Go(func() { drip(w, text) })
+			defer dripping.Wait() // time stands still when the bubble's first goroutine has ended
+			defer r.Close()
+		}
+		b, err := batch.Open(cfg)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cuts := false // open calls
+		if round < 4 {
+			end := b.Drain
+			if cuts = luck.IntN(2) == 0; cuts {
+				end = cancel
+			}
+			defer time.AfterFunc(time.Duration(luck.IntN(2000))*time.Millisecond, end).Stop()
+		}
+		rep, err := b.Run(ctx)
+		cancel()
+		if closeErr := b.Close(); closeErr != nil {
+			return closeErr
+		}
+		for body, n := range called {
+			if n > 1 || answered[body] {
+				return fmt.Errorf("round %d: %s was called %d times; answered before: %t", round, body, n, answered[body])
+			}
+			answered[body] = !cuts
+		}
+		if err == nil {
+			if rep.Left() != 0 {
+				return fmt.Errorf("round %d: no error, and %d left", round, rep.Left())
+			}
+			if got := len(f.results(t)); got != len(questions) {
+				return fmt.Errorf("%d results for %d lines", got, len(questions))
+			}
+			return nil
+		}
+		if !errors.Is(err, work.ErrDrained) && !errors.Is(err, context.Canceled) {
+			return err
+		}
+		if info, err := os.Stat(f.out); err == nil && luck.IntN(2) == 0 && info.Size() > 0 { // as a kill may leave it
+			if err := os.Truncate(f.out, info.Size()-luck.Int64N(min(info.Size(), 1500))); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// drip writes a text line by line, with time between.
+func drip(w *io.PipeWriter, text string) {
+	for line := range strings.Lines(text) {
+		time.Sleep(20 * time.Millisecond)
+		if _, err := io.WriteString(w, line); err != nil {
+			return
+		}
+	}
+	w.Close()
+}
