@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os/exec"
 	"strings"
 	"syscall"
 )
@@ -81,7 +80,6 @@ var systemErrors = map[error]string{
 	syscall.EADDRINUSE:    "is in use by another program",
 	syscall.EADDRNOTAVAIL: "is not an address of this host",
 	syscall.ECONNREFUSED:  "refused the connection",
-	exec.ErrNotFound:      "is not a program in PATH",
 }
 
 func (e *exitError) Unwrap() error { return e.err }

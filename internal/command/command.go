@@ -95,6 +95,9 @@ type NotStartedError struct {
 
 // Error names the command.
 func (e *NotStartedError) Error() string {
+	if errors.Is(e.Err, exec.ErrNotFound) {
+		return e.Name + " is not a program in PATH"
+	}
 	if exec, ok := errors.AsType[*exec.Error](e.Err); ok {
 		return fmt.Sprintf("%s: %v", e.Name, exec.Err)
 	}
