@@ -88,7 +88,7 @@ func (cfg *Config) checkVia() error {
 	wrong := func(why string) error { return &ConfigError{Field: "Via", Err: fmt.Errorf("%v %s", cfg.Via, why)} }
 	switch {
 	case cfg.Via == ViaLive && cfg.Batches.Cancel:
-		return wrong("cannot cancel batches: set batch-api or auto")
+		return wrong("cannot cancel batches: set Via to batch-api or auto")
 	case cfg.Via == ViaLive:
 		return nil
 	case int(cfg.Via) >= len(vias):

@@ -226,7 +226,7 @@ func (w *Worker) flush(ctx context.Context, s *served, batch []completion) {
 			lost = time.Now()
 		}
 		if time.Since(lost) > longestLost {
-			w.link.log.Warn("results are dropped, because Redis lost the job and no run adds it again", "job", s.job.Name, "results", len(batch))
+			w.link.log.Warn("results are dropped, because Redis lost the job and no run has added the job again", "job", s.job.Name, "results", len(batch))
 			break
 		}
 		if wake.In(ctx, firstRetry, nil) != nil {

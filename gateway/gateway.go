@@ -61,7 +61,7 @@ type Deadlines struct {
 	Queue     time.Duration // maximum time in queues, over all attempts (default 5 min)
 	FirstByte time.Duration // maximum time per attempt from sending the request to the start of the response (default 10 min)
 	Idle      time.Duration // maximum time between two parts of a response (default 2 min)
-	Total     time.Duration // maximum time at upstreams, over all attempts (default: unlimited)
+	Total     time.Duration // maximum duration of all attempts of a request together (default: unlimited)
 }
 
 // maxBody is the longest body of a request, in bytes.

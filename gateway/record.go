@@ -37,7 +37,7 @@ type Record struct {
 	Cost    float64      // cost in US dollars, if HasCost is true
 	HasCost bool         // the price of at least one attempt is known
 
-	Estimated float64 // estimated part of Cost in US dollars, for responses without usage
+	Estimated float64 // part of Cost in US dollars that is estimated, because responses reported no usage
 	Unpriced  int     // number of provider tool calls that Cost omits, because their price is unknown
 }
 

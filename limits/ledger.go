@@ -21,7 +21,7 @@ type Asks struct {
 	Test    time.Duration // time without a granted permit after which a call may exceed a learned limit as a test (0: no test)
 }
 
-// Ask requests a permit for one call from a Ledger.
+// Ask is the request for a permit that a Ledger receives for one call.
 type Ask struct {
 	ID      uint64 // identifier of the permit (repeated Asks with the same ID are charged once)
 	Cost    Vector // reserved cost of the call

@@ -55,7 +55,8 @@ func ProductionLimits() ResourceLimits {
 	}
 }
 
-// StrictLimits returns limits for low costs: 500 MB, one minute, 20,000 tokens, one node, 5 calls, and warnings from 70 %.
+// StrictLimits returns limits that keep costs low: 500 MB, one minute, 20,000 tokens, one node and 5 calls. From 70 % of
+// a limit, the status is a warning.
 func StrictLimits() ResourceLimits {
 	return ResourceLimits{
 		Memory: new(int64(500_000_000)), Time: new(time.Minute), Tokens: new(int64(20_000)),

@@ -73,7 +73,7 @@ type Plan struct {
 	orders [limits.NumDimensions]*order // nil: calls are all charged the same
 }
 
-// Load describes the workload of a Plan with the mean values of a request.
+// Load describes the workload of a Plan by the means of its requests.
 type Load struct {
 	Requests     int     `json:"requests,omitempty"`                  // Number of requests; missing for an endless workload.
 	LatencyMS    float64 `json:"latency_ms"`                          // Mean latency.

@@ -16,8 +16,7 @@ var fieldSets = sync.OnceValue(func() (sets [numEndpoints]map[string]bool) {
 })
 
 // HasField reports whether name is a top-level field of the endpoint's requests. HasField knows the fields that the provider and compatible
-// servers documented on 2026-11-26. Besides model, a field that chooses a model counts only if the endpoint's own provider documents the
-// field. HasField also accepts camelCase names in snake_case.
+// servers documented on 2026-11-26. HasField also accepts camelCase names in snake_case.
 func (e Endpoint) HasField(name string) bool { return e < numEndpoints && fieldSets()[e][name] }
 
 func snake(camel string) string {

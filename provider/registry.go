@@ -52,7 +52,7 @@ type Tier struct {
 // Is reports whether the tier applies to a model.
 func (t Tier) Is(model string) bool { return len(t.Models) == 0 || among(t.Models, model) }
 
-// Families returns the prefixes of the tier's model IDs, without the exceptions, which start with "!". A nil result means all models.
+// Families returns the prefixes of the tier's model IDs. Excluded prefixes, which start with "!", are left out. A nil result means all models.
 func (t Tier) Families() []string {
 	var all []string
 	for _, m := range t.Models {

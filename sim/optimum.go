@@ -52,8 +52,8 @@ func (c Config) Workload(path string, bodies ...[]byte) Workload {
 }
 
 // Optimum returns the minimum time in which a client can complete w, counted from the first request. The client knows the provider's
-// complete state, is never rejected, and has a network without delay. Optimum computes the time from c, including bursts,
-// concurrency, Queue, latency, storms, changes and faults.
+// complete state, is never rejected, and has a network without delay. Optimum computes the shortest possible time from c, including
+// bursts, concurrency, Queue, latency, storms of rejections, changes of limits, and faults.
 //
 // The client sends requests in order, each as early as the provider admits it, and retries failed requests first. With token limits,
 // another order could be slightly faster. For requests that [Config.Workload] did not create, the position in w determines the random

@@ -55,7 +55,7 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		e.hint = "raise the limit of open files with ulimit -n 4096, or lower --concurrency, then " + again
 	case isAny[*batch.UnreachableError](err):
-		e.hint = "check the network and " + keys.address() + ", then " + again
+		e.hint = fmt.Sprintf("check the network and %s, then %s", keys.address(), again)
 	case e.explainRun(err, again, "another output with -o"):
 	case isAny[*fs.PathError](err), isAny[*os.LinkError](err):
 		e.code = exitUsage

@@ -47,8 +47,8 @@ func newPlan(s *streams) *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
 		Use:   "plan [--provider P --tier T | --rpm N ...]",
-		Short: "Compute workers, throughput, time and cost within limits",
-		Long: `Compute workers, throughput, time and cost within limits. Nothing is sent.
+		Short: "Compute workers, throughput, time and cost from limits",
+		Long: `Compute the possible workers, throughput, time and cost from rate limits. Nothing is sent.
 
 Plan uses the published limits of --tier. Limits in --config replace published limits, and flags replace both. A run
 learns the real limits from the provider's headers. Slots are the number of requests in flight that a

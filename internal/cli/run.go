@@ -105,9 +105,9 @@ func (o *runOptions) table() []flagGroup {
 			fsyncFlag(&o.fsync),
 		}},
 		{"Requests", slices.Concat(target, caller(o.account.fileFlagAs("env-file"), o.account.headerFlag()), []flag{
-			{name: "system", field: &o.system, metavar: "TEXT|@FILE", help: "Set the system prompt of requests made from prompts"},
-			{name: "max-tokens", field: &o.maxTokens, metavar: "N", help: "Limit output tokens of requests made from prompts"},
-			{name: "set", field: &o.set, metavar: "NAME=JSON", help: "Set a field of requests made from prompts; repeatable"},
+			{name: "system", field: &o.system, metavar: "TEXT|@FILE", help: "Set the system prompt of items that are prompts"},
+			{name: "max-tokens", field: &o.maxTokens, metavar: "N", help: "Limit output tokens of items that are prompts"},
+			{name: "set", field: &o.set, metavar: "NAME=JSON", help: "Set a field of items that are prompts; repeatable"},
 			{name: "template", field: &o.rows.template, metavar: "FILE", help: "Make the prompt of each row from a template with {{.field}}"},
 			{name: "timeout", field: &o.timeout, metavar: "DURATION", help: "Limit an attempt's time (default: 10 × p99 latency, min 30s)"},
 			attemptsFlag(&o.attempts),

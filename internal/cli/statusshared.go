@@ -217,7 +217,7 @@ func (j *jobStatus) rows(line func(string), row func(name, format string, args .
 	case c.Alive:
 		row("collector", "%s (pid %d)", c.Host, c.PID)
 	default:
-		row("collector", "%s (pid %d) ended: resume with the same command there, or elsewhere with the same files", c.Host, c.PID)
+		row("collector", "process %[2]d on %[1]s ended: resume the run with the same command and the same files", c.Host, c.PID)
 	}
 	row("items", "%s queued, %s at workers, %s delayed, %s with unrecorded results; %s done", group(j.Queued), group(j.Held), group(j.Delayed),
 		group(j.Results), group(j.Done))

@@ -38,7 +38,7 @@ func newStress(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stress --level " + strings.Join(stress.Levels(), "|"),
 		Short: "Load agents that share few slots, and check fairness and counts",
-		Long: `Simulate agents that share few slots, and check fairness and counts. No slot may be lost, and no request may wait for
+		Long: `Simulate many agents that share a few slots, and check the fairness and the counts of permits. No slot may be lost, and no request may wait for
 ever. Each agent must get its share, cancelled requests must not leave a trace, and counts must equal the requests sent.
 
   conservative   one agent, then several agents in turn

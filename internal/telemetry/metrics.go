@@ -72,7 +72,7 @@ func NewMetrics(snapshot func() sluice.Snapshot) *Metrics {
 		estimated: counter("cost_estimated_usd_total", "Estimated cost in US dollars of responses without usage data."),
 		reused:    counter("items_reused_total", "Items with a result from an equal request or the cache."),
 		cooldowns: counter("cooldowns_total", "Cooldowns of the lane."),
-		wait:      histogram("wait_seconds", "Wait of an attempt before sending, including cooldowns and excluding backoff.", waitBuckets()),
+		wait:      histogram("wait_seconds", "Time that an attempt waited before it was sent, including cooldowns, but not backoffs.", waitBuckets()),
 		duration:  histogram("call_duration_seconds", "Duration of an attempt, from sending to the end of the response.", durationBuckets()),
 	}
 	m.lanes = newTable(
