@@ -43,7 +43,8 @@ func (f *figures) name() string {
 
 // print writes the figures as a table.
 func (f *figures) print(s *streams) error {
-	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "\t%s\n", f.name())
 	printRows(w, f.rows())
 	if f.Forecast != nil {
@@ -53,7 +54,8 @@ func (f *figures) print(s *streams) error {
 	fmt.Fprintf(w, "\nlimits of %s\n", f.name())
 	f.printLimits(w)
 	f.printAssumed(w)
-	if err := w.Flush(); err != nil {
+	w.Flush() // into memory
+	if _, err := io.WriteString(s.out, s.out.fit(table.String())); err != nil {
 		return err
 	}
 	s.errorf("sluice: the provider's headers and rejections override these limits\n")

@@ -79,7 +79,8 @@ func (s *streams) note(err error) {
 
 // row prints a line of a summary: what it is about, and what there is to say of it.
 func (s *streams) row(name, format string, args ...any) {
-	s.errorf("  %-10s %s\n", name, fmt.Sprintf(format, args...))
+	text := escape(s.err.secrets.blot(fmt.Sprintf(format, args...)))
+	io.WriteString(s.err, s.err.fit(fmt.Sprintf("  %-10s %s\n", name, text)))
 }
 
 // runRow prints a row that covers this run only, below the row of the run.
@@ -153,6 +154,19 @@ func (w *safeWriter) terminal() (width, height int, ok bool) {
 		width, height = 80, 24
 	}
 	return width, height, true
+}
+
+// fit folds the lines of a table that are longer than the terminal is wide.
+func (w *safeWriter) fit(table string) string {
+	width, _, ok := w.terminal()
+	if !ok {
+		return table
+	}
+	lines := strings.Split(table, "\n")
+	for i := range lines {
+		lines[i] = fold(lines[i], width)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // secrets are texts that must not appear in any output. The zero value holds none. It is safe for concurrent use.

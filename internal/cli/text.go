@@ -2,8 +2,10 @@ package cli
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sluice-llm/sluice/internal/prose"
 )
@@ -70,6 +72,23 @@ func clip(text string, width int) string {
 		return text[:i]
 	}
 	return string(runes[:width-1]) + "…"
+}
+
+// betweenCells separates the cells of a table.
+var betweenCells = regexp.MustCompile(` {2,}`)
+
+// fold breaks the line of a table at width characters: in the last cell that begins in its left half.
+func fold(line string, width int) string {
+	if utf8.RuneCountInString(line) <= width {
+		return line
+	}
+	at := 0
+	for _, gap := range betweenCells.FindAllStringIndex(line, -1) {
+		if gap[1] <= width/2 {
+			at = gap[1]
+		}
+	}
+	return line[:at] + strings.ReplaceAll(wrap(line[at:], width-at), "\n", "\n"+strings.Repeat(" ", at))
 }
 
 // shellQuote writes word so that a shell reads it as one.

@@ -81,6 +81,7 @@ func TestTexts(t *testing.T) {
 		{timesAsMany(1), "no more"}, {timesAsMany(1.02), "1.02 times as many"}, {timesAsMany(2500), "2,500 times as many"},
 		{bar(0, 0, 4), ""}, {bar(1, 2, 4), "[##..]  50 %"}, {bar(9, 2, 4), "[####] 100 %"},
 		{clip("schön", 3), "sc…"}, {clip("a · b · c", 8), "a · b"}, {clip("ab", 9), "ab"},
+		{fold("a  b c d", 6), "a  b c\n   d"}, {fold("a  b", 4), "a  b"}, {fold("abc def", 4), "abc\ndef"},
 		{shellQuote("out.jsonl"), "out.jsonl"}, {shellQuote("a b"), "'a b'"}, {shellQuote("it's"), `'it'\''s'`}, {shellQuote(""), "''"},
 	}
 	for _, tt := range tests {
