@@ -160,6 +160,9 @@ func (p Provider) decide(v *Verdict, e *errtext.Error, status int, h http.Header
 	case d.Name == errtext.PaymentRequired && (headerWait(h, now) > 0 || h.Get("Retry-After") != ""):
 		v.Kind = sluice.RateLimit
 		v.Why = Reason{Rule: "payment required, with a wait time", Field: "retry-after", Value: quote(h.Get("Retry-After"))}
+	case d.Kind == sluice.QuotaExhausted && h.Get("X-Sluice-Error") != "" && headerWait(h, now) > 0: // the cap of a tenant
+		v.Kind, v.basis = sluice.UsageWindow, byCode
+		v.Why = Reason{Rule: "spending cap with a reset time", Field: "x-sluice-error", Value: quote(h.Get("X-Sluice-Error"))}
 	case d.Name == errtext.QuotaInWords && p.Dialect == Gemini && status != 402:
 		v.Kind, v.Why.Also = sluice.RateLimit, "usage_window: Google sends the same message for a daily quota"
 	case d.Kind == sluice.QuotaExhausted && d.Message != "" && told():

@@ -72,6 +72,7 @@ func classifyCases() []classifyCase {
 		{"a bare 503", 503, nil, "", sluice.Overloaded, 0},
 		{"envoy's circuit breaker", 503, []string{"x-envoy-overloaded", "true"}, "upstream connect error or disconnect/reset before headers. reset reason: overflow", sluice.RateLimit, 0},
 		{"envoy", 503, nil, "upstream connect error or disconnect/reset before headers. reset reason: connection termination", sluice.Network, 0},
+		{"a tenant's spending cap", 429, []string{"retry-after", "7200", "x-sluice-error", "quota_exhausted"}, `{"error":{"code":"quota_exhausted","message":"tenant bob has reached its spending cap until 2026-03-01T14:00:00Z","param":null,"type":"rate_limit_error"}}`, sluice.UsageWindow, 2 * time.Hour},
 		{"a bare 429", 429, nil, "", sluice.RateLimit, 0},
 		{"cloudflare's 429", 429, nil, "<html>error code: 1015</html>", sluice.RateLimit, 0},
 		{"cloudflare's own statuses", 524, nil, "error code: 524", sluice.Timeout, 0},

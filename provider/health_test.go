@@ -81,6 +81,7 @@ func serve(t *testing.T, n int, ups []provider.Upstream, answer func(call int, v
 	}
 	for call := range n {
 		next <- call
+		synctest.Wait() // the calls start in this order
 	}
 	close(next)
 	all.Wait()
