@@ -115,7 +115,7 @@ func (s *streams) printReport(r *telemetry.Report) error {
 		return err
 	}
 	for line := range strings.Lines(b.String()) {
-		if _, err := fmt.Fprintf(s.out, "%s\n", escape(strings.TrimSuffix(line, "\n"))); err != nil {
+		if _, err := fmt.Fprintf(s.out, "%s\n", s.out.fit(escape(strings.TrimSuffix(line, "\n")))); err != nil {
 			return err
 		}
 	}

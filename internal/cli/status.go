@@ -274,7 +274,7 @@ func (o *statusOptions) list(s *streams, dir string) error {
 	for _, st := range all {
 		fmt.Fprintln(&b, escape(st.line(time.Now())))
 	}
-	_, err := s.out.Write([]byte(b.String()))
+	_, err := s.out.Write([]byte(s.out.fit(b.String())))
 	return err
 }
 
@@ -283,7 +283,7 @@ func (l *looker) print(st *runStatus) error {
 	if l.o.asJSON {
 		return l.s.printJSON(st)
 	}
-	_, err := l.s.out.Write([]byte(strings.Join(escaped(st.block(time.Now())), "\n") + "\n"))
+	_, err := l.s.out.Write([]byte(l.s.out.fit(strings.Join(escaped(st.block(time.Now())), "\n") + "\n")))
 	return err
 }
 
