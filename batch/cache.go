@@ -52,7 +52,7 @@ type cache struct {
 	open map[string]*flight // by key
 }
 
-// flight is a request that is being answered, from the cache or by a call. Its items share the result.
+// flight is a request in flight, or a lookup in the directory. Items with this request share the result.
 type flight struct {
 	done   chan struct{} // closed when there is a result
 	result work.Result
@@ -307,7 +307,8 @@ type cachedCalls struct {
 // Immediate says that nothing is waited for after the inner handler.
 func (c *cachedCalls) Immediate() {}
 
-// Handle returns the answer in the cache, or the result of an equal request that is open, or else makes the call. It keeps what is good.
+// Handle returns the cached response or the result of an equal request in flight. Otherwise, Handle sends the request, and caches a
+// successful response.
 func (c *cachedCalls) Handle(ctx context.Context, item work.Item) (work.Result, error) {
 	key := c.key(&item)
 	f, opened := c.cache.join(key)
@@ -332,7 +333,7 @@ func (c *cachedCalls) Handle(ctx context.Context, item work.Item) (work.Result, 
 	return f.result, f.err
 }
 
-// sharedBy returns a result as that of an item that made no call.
+// sharedBy returns the result for another item with the same request.
 func sharedBy(r *work.Result) work.Result {
 	return work.Result{Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason, Payload: r.Payload, Cached: true}
 }

@@ -105,12 +105,15 @@ func (cfg *Config) checkInput() (fill, error) {
 
 // promptOptions names the options that complete only prompts.
 func (cfg *Config) promptOptions() (names []string) {
-	for name, given := range map[string]bool{"system": cfg.System != "", "max-tokens": cfg.MaxTokens > 0, "set": len(cfg.Set) > 0} {
-		if given {
-			names = append(names, name)
-		}
+	if cfg.System != "" {
+		names = append(names, "system")
 	}
-	slices.Sort(names)
+	if cfg.MaxTokens > 0 {
+		names = append(names, "max-tokens")
+	}
+	if len(cfg.Set) > 0 {
+		names = append(names, "set")
+	}
 	return names
 }
 

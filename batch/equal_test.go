@@ -64,8 +64,8 @@ func TestEqualRequestsAreSentOnce(t *testing.T) {
 	}
 }
 
-// TestEqualRequestsShareAFailure has requests fail that wait for one call, and then succeed: a failure is not kept. What is one
-// rejection does not stop the run, however many items have it.
+// TestEqualRequestsShareAFailure checks that items share the failure of one request, that a later run sends the request again, and
+// that one rejection of many items does not stop the run.
 func TestEqualRequestsShareAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 40

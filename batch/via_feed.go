@@ -266,7 +266,7 @@ func (f *viaFeed) end() (done bool, err error) {
 	if waits && !f.starved || open > 0 || len(f.filling) > 0 || len(f.landed) > 0 {
 		return false, nil
 	}
-	if f.passed { // those rows once more: what they are equal to has come back
+	if f.passed { // read those rows again: the equal requests have results
 		f.stop()
 		f.rows, f.stop = iter.Pull2(f.batch.input.rest())
 		f.more, f.passed, f.flushed = true, false, false

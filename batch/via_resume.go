@@ -83,7 +83,7 @@ func (v *via) supersedes(number int, rec *recorded) bool {
 	return true
 }
 
-// matched settles what is pending, once it is known what is recorded.
+// matched notes pending lines that are already recorded.
 func (v *via) matched() {
 	if v == nil || v.left == 0 {
 		return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"regexp"
 	"strings"
 	"syscall"
 )
@@ -39,11 +40,11 @@ func (e *exitError) Error() string {
 // plain returns an error's text without the terms of the operating system.
 func plain(err error) string {
 	text := err.Error()
-	if of, ok := errors.AsType[*net.AddrError](err); ok {
-		return "the address " + of.Addr + " has no port, for example " + of.Addr + ":8080"
+	if of, ok := errors.AsType[*net.AddrError](err); ok && of.Err == "missing port in address" {
+		return afterCall.ReplaceAllString(text, "the address "+of.Addr+" has no port")
 	}
 	if of, ok := errors.AsType[*net.DNSError](err); ok && of.IsNotFound {
-		return strings.Replace(strings.Replace(text, of.Error(), "the host "+of.Name+" is unknown", 1), "dial tcp: ", "", 1)
+		return afterCall.ReplaceAllString(text, "the host "+of.Name+" is unknown")
 	}
 	var of error
 	for cause := range systemErrors {
@@ -68,6 +69,9 @@ func plain(err error) string {
 	}
 	return text
 }
+
+// afterCall matches the text of a network call that failed because of its address.
+var afterCall = regexp.MustCompile(`((dial|listen) tcp: )?(address \S+: missing port in address|lookup \S+( on \S+)?: no such host)`)
 
 // systemErrors describe the causes of failed system calls, after the name of a file or an address.
 var systemErrors = map[error]string{
