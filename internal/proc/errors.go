@@ -3,8 +3,6 @@ package proc
 import (
 	"fmt"
 	"strings"
-
-	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // ConfigError is returned by Open for a Config that is wrong.
@@ -23,7 +21,7 @@ func (e *ConfigError) Unwrap() error { return e.Err }
 const mostBlocked = 10
 
 // BlockedError is returned by a run that did all it could: some stages need one that failed or was not done.
-type BlockedError struct{ Blocked []work.Blocked }
+type BlockedError struct{ Blocked []Blocked }
 
 // Error names what did not run, and why.
 func (e *BlockedError) Error() string {

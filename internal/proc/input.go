@@ -27,7 +27,7 @@ type input struct {
 	index   work.Index // of the items, by number; of standard input, of those in the journal
 	offsets []int64    // where the items of a file are, by number; -1 is none
 	total   int
-	stages  work.Stages
+	stages  stages
 	chosen  int                  // items that this run is to do, with those that are done
 	dropped map[string]time.Time // when the results ended that do not count any more, by id
 
@@ -127,7 +127,7 @@ func (in *input) remember(item *row, offset int64) *rows.Problem {
 		in.offsets = append(in.offsets, -1)
 	}
 	in.offsets = append(in.offsets, offset)
-	in.stages.Add(item.number, item.stage, item.needs)
+	in.stages.add(item.number, item.stage, item.needs)
 	return nil
 }
 
@@ -140,26 +140,22 @@ func (item *row) twice(other int) *rows.Problem {
 
 // choose checks what stages need of each other, and leaves out those that are not to run.
 func (in *input) choose() error {
-	if err := in.stages.Check(); err != nil {
-		if wrong, ok := errors.AsType[*work.NeedsError](err); ok {
-			problem := &rows.Problem{Text: wrong.Problem(), Hint: "list only stages of the same file in the field needs"}
-			return rows.Numbered(wrong.Number+1, in.file.Array()).Wrong(in.x.cfg.Items.Path, problem)
-		}
-		return &ConfigError{Field: "Items", Err: err}
+	if number, problem := in.stages.check(); problem != nil {
+		return rows.Numbered(number+1, in.file.Array()).Wrong(in.x.cfg.Items.Path, problem)
 	}
 	if len(in.x.cfg.Items.Only) > 0 {
-		if err := in.stages.Only(in.x.cfg.Items.Only...); err != nil {
+		if err := in.stages.only(in.x.cfg.Items.Only...); err != nil {
 			return &ConfigError{Field: "Only", Err: err}
 		}
 	}
 	if in.x.cfg.Items.From != "" {
-		if err := in.stages.From(in.x.cfg.Items.From); err != nil {
+		if err := in.stages.from(in.x.cfg.Items.From); err != nil {
 			return &ConfigError{Field: "From", Err: err}
 		}
 	}
-	for number, offset := range in.offsets {
-		if offset >= 0 && in.stages.Selected(number) {
-			in.chosen++
+	for i := range in.stages.all {
+		if s := &in.stages.all[i]; !s.out {
+			in.chosen += s.size
 		}
 	}
 	return nil
@@ -305,20 +301,20 @@ func (in *input) counts() map[string]int {
 		n[""] = in.arrived
 		return n
 	}
-	for number, offset := range in.offsets {
-		if offset >= 0 {
-			n[in.stages.Stage(number)]++
+	for i := range in.stages.all {
+		if s := &in.stages.all[i]; s.size > 0 {
+			n[s.name] = s.size
 		}
 	}
 	return n
 }
 
-// names are those of the stages, and "" first if some items have none.
+// names are those of the stages, in the order in which they first appear.
 func (in *input) names() []string {
 	if in.file == nil {
 		return nil
 	}
-	return in.stages.Names()
+	return in.stages.list()
 }
 
 // feed gives the items that are left to do.
@@ -327,7 +323,7 @@ func (in *input) feed(ctx context.Context) iter.Seq2[work.Item, error] {
 		return in.feedStdin(ctx)
 	}
 	var reader *rows.Reader
-	return in.stages.Feed(ctx, func(number int) (work.Item, error) {
+	return in.stages.feed(ctx, func(number int) (work.Item, error) {
 		if reader == nil {
 			made, err := in.file.Reader()
 			if err != nil {
@@ -413,14 +409,14 @@ func (in *input) recorded(r *row) (bool, error) {
 // settle says that an item of a file has its result.
 func (in *input) settle(number int, ok bool) {
 	if in.file != nil {
-		in.stages.Settle(number, ok)
+		in.stages.settle(number, ok)
 	}
 }
 
 // blocked is what did not run because of what it needs.
-func (in *input) blocked() []work.Blocked {
+func (in *input) blocked() []Blocked {
 	if in.file == nil {
 		return nil
 	}
-	return in.stages.Blocked()
+	return in.stages.blocked()
 }

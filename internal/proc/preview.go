@@ -14,8 +14,8 @@ import (
 // Preview is what a run would do.
 type Preview struct {
 	Items     int
-	Remaining int            // to run, those included that are blocked
-	Blocked   []work.Blocked // by what earlier runs did
+	Remaining int       // to run, those included that are blocked
+	Blocked   []Blocked // by what earlier runs did
 }
 
 // Planned is an item that a run would run.
@@ -92,7 +92,7 @@ func (in *input) plan(each func(Planned) error) error {
 			return err
 		}
 		number := r.Number - 1
-		if number >= len(in.offsets) || !in.stages.Selected(number) || in.index.Done().Has(number) {
+		if number >= len(in.offsets) || !in.stages.selected(number) || in.index.Done().Has(number) {
 			continue
 		}
 		item, problem := in.read(r)

@@ -13,7 +13,7 @@ type Report struct {
 	Summary
 	Kinds   map[sluice.Kind]int `json:"failed_by_kind"`       // Failed items by kind of failure.
 	Stages  []Summary           `json:"stages,omitempty"`     // Counts by stage.
-	Waits   []work.Blocked      `json:"blocked_by,omitempty"` // Stages that did not run.
+	Waits   []Blocked           `json:"blocked_by,omitempty"` // Stages that did not run.
 	Results string              `json:"results"`              // Path of the results.
 	Outlook string              `json:"outlook,omitempty"`    // State of the agent's usage windows.
 

@@ -198,7 +198,7 @@ func (m *matcher) match(line work.Line) error {
 		return nil // of an item that the file does not have any more
 	}
 	m.matched++
-	selected := in.stages.Selected(number)
+	selected := in.stages.selected(number)
 	switch {
 	case !in.index.Same(number, hash) && x.cfg.Items.Changed == rows.ChangedRefused:
 		m.changed.Add(number+1, rec.ID)
@@ -210,7 +210,7 @@ func (m *matcher) match(line work.Line) error {
 		return nil
 	}
 	if in.index.Done().Set(number) {
-		in.stages.Settle(number, rec.State == Succeeded)
+		in.stages.settle(number, rec.State == Succeeded)
 		x.tally.earlier(rec, selected)
 	}
 	return nil
