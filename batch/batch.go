@@ -157,6 +157,7 @@ type Batch struct {
 	runner  *work.Runner
 	input   *input
 	began   time.Time
+	sorted  bool    // the output of a file was in its order when it was opened
 	cache   *cache  // nil for none
 	terms   *terms  // of all items
 	remote  *remote // nil: calls are made here
@@ -296,12 +297,21 @@ func (b *Batch) prepare() error {
 		Name:     "run",
 		Failed:   b.failed,
 		OnResult: b.onResult(),
-		Conclude: b.via.conclude,
+		Conclude: b.conclude,
 		Pauses:   b.cfg.Pauses,
 		Logger:   b.log,
 	})
 	b.runner = runner
 	return err
+}
+
+// conclude ends a run that recorded all items.
+func (b *Batch) conclude() error {
+	if err := b.via.conclude(); err != nil {
+		return err
+	}
+	b.sort()
+	return nil
 }
 
 // Total is how many requests the input has, as far as it was read: all of a file.

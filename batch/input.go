@@ -22,7 +22,7 @@ type input struct {
 	parser *parser
 	file   *rows.File // nil for standard input
 
-	index    work.Index // of the lines of a request, by number; forgotten when a file's output is matched
+	index    work.Index // of the lines of a request, by number
 	past     work.Index // of standard input: of the output's lines, by number
 	failed   earlierFailures
 	problems InputErrors

@@ -3,6 +3,7 @@ package batch
 import (
 	"bytes"
 	"iter"
+	"math"
 
 	"github.com/sluice-llm/sluice/internal/work"
 )
@@ -17,14 +18,34 @@ func (b *Batch) resume() error {
 		return err
 	}
 	b.via.matched()
-	switch {
-	case m.drop > 0:
-		b.journal.Rewrite(m.keep) // which asks the index then
-	case b.via != nil: // parts say whose their results are by custom_id
-	case b.input.file != nil:
-		b.input.index.Forget() // only a resume needs it
+	b.sorted = b.input.file != nil && !m.shuffled
+	if m.drop > 0 {
+		b.journal.Rewrite(m.keep)
 	}
 	return nil
+}
+
+// sort puts the output into the order of the input, and lines that are not of the input behind that. All items are recorded: if there
+// is no room for it, the output stays as it is.
+func (b *Batch) sort() {
+	if p := b.runner.Progress(); b.sorted && p.Done+p.Failed == 0 {
+		return
+	}
+	err := b.journal.Sort(func(line []byte) uint32 {
+		rec, _ := parseResult(line)
+		return b.input.rank(rec.id)
+	})
+	if err != nil {
+		b.log.Warn("the output is complete, but not sorted: to sort it, run the same command again", "error", err)
+	}
+}
+
+// rank is the place in the input of the item with this id. What is not in the input is behind all that is.
+func (in *input) rank(id []byte) uint32 {
+	if number, ok := in.index.Find(id); ok {
+		return uint32(number)
+	}
+	return math.MaxUint32
 }
 
 // matcher goes through the output's lines.
@@ -34,6 +55,9 @@ type matcher struct {
 	matched int // of those, lines of the input
 	drop    int
 	changed ChangedError
+
+	last     uint32 // rank of the last line
+	shuffled bool   // the lines are not in the order of the input
 }
 
 // read matches the lines of the output at path.
@@ -56,10 +80,12 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 			m.remember(line, &rec)
 			continue
 		}
-		number, ok := in.index.Find(rec.id)
-		if !ok {
+		rank := in.rank(rec.id)
+		m.shuffled, m.last = m.shuffled || rank < m.last, rank
+		if rank == math.MaxUint32 {
 			continue
 		}
+		number := int(rank)
 		m.matched++
 		switch verdict := m.judge(number, &rec); verdict {
 		case counts:

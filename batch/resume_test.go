@@ -476,3 +476,60 @@ func TestAnOutputThatAnEditorSavedIsResumed(t *testing.T) {
 		})
 	}
 }
+
+// TestTheOutputEndsInTheOrderOfTheInput has a first run stop, and then the output reversed by somebody else. A line that is not of
+// the input is last.
+func TestTheOutputEndsInTheOrderOfTheInput(t *testing.T) {
+	var sorted []string
+	for i := range 60 {
+		sorted = append(sorted, fmt.Sprint(i+1))
+	}
+	want := append(slices.Clone(sorted), "gone")
+	for _, stdin := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFiles(t, chats(60))
+			cfg := f.config(t, newSim(t, sim.Config{Latency: time.Second, Jitter: 0.5}).Transport())
+			start := func(change func(output []byte) []byte) (rep batch.Report, ids []string, err error) {
+				if stdin {
+					cfg.Input, cfg.Stdin = "-", strings.NewReader(chats(60))
+				}
+				if change != nil {
+					b, _ := os.ReadFile(f.out)
+					if err := os.WriteFile(f.out, change(b), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				rep, err = run(t, cfg)
+				b, _ := os.ReadFile(f.out)
+				for line := range bytes.Lines(b) {
+					_, id, _ := strings.Cut(string(line), `"custom_id":"`)
+					id, _, _ = strings.Cut(id, `"`)
+					ids = append(ids, id)
+				}
+				return rep, ids, err
+			}
+			cfg.Budget.Deadline = time.Now().Add(3 * time.Second)
+			if _, ids, err := start(nil); err == nil || len(ids) == 0 || slices.Equal(ids, sorted[:len(ids)]) {
+				t.Fatalf("%v, %v", err, ids)
+			}
+			cfg.Budget.Deadline = time.Time{}
+			_, ids, err := start(func(output []byte) []byte {
+				first, _, _ := bytes.Cut(output, []byte("\n"))
+				_, rest, _ := bytes.Cut(first, []byte(`"custom_id":`))
+				_, rest, _ = bytes.Cut(rest, []byte(","))
+				return slices.Concat([]byte(`{"id":"batch_req_0","custom_id":"gone",`), rest, []byte("\n"), output)
+			})
+			if err != nil || !slices.Equal(ids, want) {
+				t.Fatalf("%v, %v", err, ids)
+			}
+			rep, ids, err := start(func(output []byte) []byte {
+				lines := bytes.SplitAfter(output, []byte("\n"))
+				slices.Reverse(lines)
+				return bytes.Join(lines, nil)
+			})
+			if err != nil || rep.Done > 0 || !slices.Equal(ids, want) {
+				t.Errorf("%+v, %v, %v", rep.Report, err, ids)
+			}
+		})
+	}
+}

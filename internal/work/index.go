@@ -89,9 +89,6 @@ func (x *Index) Span() int { return x.span }
 // Done returns the marks of items that are done.
 func (x *Index) Done() *Bits { return &x.done }
 
-// Forget gives the memory of ids and hashes back. The marks stay.
-func (x *Index) Forget() { *x = Index{done: x.done} }
-
 // short is the part of a hash that an Index keeps.
 func (h Hash) short() uint64 {
 	var v uint64

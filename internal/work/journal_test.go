@@ -180,6 +180,63 @@ func TestJournalRewriteKeepsWhatIsWanted(t *testing.T) {
 	}
 }
 
+func TestJournalSortKeepsLinesOfARankInTheirOrder(t *testing.T) {
+	path := journalPath(t)
+	if err := os.WriteFile(path, []byte("\ufeff3a\n1a\n\n3b\n2a\r\n1b\n"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	j := openJournal(t, path, work.JournalConfig{})
+	rank := func(line []byte) uint32 {
+		if len(line) == 0 {
+			return 9
+		}
+		return uint32(line[0])
+	}
+	var before os.FileInfo
+	for i, want := range []string{"\n1a\n1b\n2a\r\n3a\n3b\n", "\n1a\n1b\n2a\r\n3a\n3b\n"} {
+		if err := j.Sort(rank); err != nil {
+			t.Fatal(err)
+		}
+		if b, _ := os.ReadFile(path); string(b) != want {
+			t.Errorf("file %q", b)
+		}
+		after, err := os.Stat(path)
+		if err != nil || after.Mode().Perm() != 0o640 || i > 0 && !os.SameFile(before, after) {
+			t.Errorf("%v, %v: sorted again although it was sorted", after.Mode(), err)
+		}
+		before = after
+	}
+	if err := j.Append([]byte("new\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(linesOf(t, j), " "); !strings.HasSuffix(got, " 3b new") {
+		t.Errorf("lines %q", got)
+	}
+	if _, err := work.OpenJournal(path, work.JournalConfig{}); err == nil {
+		t.Error("the lock was lost")
+	}
+}
+
+func TestASortThatFailsLeavesTheJournalAsItWas(t *testing.T) {
+	path := journalPath(t)
+	if err := os.MkdirAll(filepath.Join(path+".rewrite.tmp", "full"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	j := openJournal(t, path, work.JournalConfig{})
+	if err := j.Append([]byte("b\na\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Sort(func(line []byte) uint32 { return uint32(line[0]) }); err == nil {
+		t.Error("no error")
+	}
+	if err := j.Append([]byte("c\n")); err != nil {
+		t.Error(err)
+	}
+	if b, _ := os.ReadFile(path); string(b) != "b\na\nc\n" {
+		t.Errorf("file %q", b)
+	}
+}
+
 // Who can write to the directory must not choose which file the run writes over.
 func TestARewriteFollowsNoLink(t *testing.T) {
 	path := journalPath(t)

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -356,6 +358,15 @@ func session(t *testing.T, d *mortalDisk, path string, cfg work.JournalConfig, l
 		}
 		wg.Wait()
 		time.Sleep(time.Duration(luck.IntN(60)) * time.Millisecond)
+	}
+	if luck.IntN(2) == 0 {
+		down := func(line []byte) uint32 {
+			n, _ := strconv.Atoi(strings.TrimPrefix(string(line), "id "))
+			return math.MaxUint32 - uint32(n)
+		}
+		if err := j.Sort(down); err != nil && !errors.Is(err, errCut) {
+			t.Error(err)
+		}
 	}
 	if luck.IntN(2) == 0 {
 		return
