@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"strconv"
 	"sync"
 
 	"github.com/sluice-llm/sluice"
@@ -85,5 +84,3 @@ func (l *bill) complete(r *work.Result) {
 	r.Cost, r.HasCost = prose.RoundDollars(r.Cost+l.USD), true
 	r.Estimated, r.Unpriced = prose.RoundDollars(r.Estimated+l.Estimated), r.Unpriced+l.Unpriced
 }
-
-func appendDollars(b []byte, usd float64) []byte { return strconv.AppendFloat(b, usd, 'f', -1, 64) }

@@ -65,7 +65,7 @@ func TestAnswersAreKeptForOtherRuns(t *testing.T) {
 			continue
 		}
 		s := r.Sluice
-		if string(r.Response.Body) != string(was.Response.Body) || r.Response.RequestID != was.Response.RequestID || r.Response.StatusCode != 200 {
+		if string(r.Response.Body) != string(was.Response.Body) || r.Response.RequestID != was.Response.RequestID || r.Response.Status != 200 {
 			t.Errorf("%s has %+v, and had %+v", id, r.Response, was.Response)
 		}
 		if !s.Cached || s.Attempts != 0 || s.CostUSD == nil || *s.CostUSD != 0 || s.InputTokens != 0 || s.OutputTokens != 0 {

@@ -203,13 +203,13 @@ func (h *saga) read() (all map[string]result, order []string, err error) {
 		if err := json.Unmarshal(line, &r); err != nil {
 			return nil, nil, fmt.Errorf("output line %q: %w", line, err)
 		}
-		if _, twice := all[r.CustomID]; twice {
-			return nil, nil, fmt.Errorf("%s is recorded twice", r.CustomID)
+		if _, twice := all[r.ID]; twice {
+			return nil, nil, fmt.Errorf("%s is recorded twice", r.ID)
 		}
 		if err := h.right(&r); err != nil {
 			return nil, nil, err
 		}
-		all[r.CustomID], order = r, append(order, r.CustomID)
+		all[r.ID], order = r, append(order, r.ID)
 	}
 	h.known = all
 	return all, order, nil
@@ -221,11 +221,11 @@ func (h *saga) right(r *result) error {
 		return nil
 	}
 	n, _, err := answered(r.Response.Body)
-	if err != nil || !slices.Contains(h.past[r.CustomID], n) {
-		return fmt.Errorf("%s, which asked %v, has the answer %d: %w", r.CustomID, h.past[r.CustomID], n, err)
+	if err != nil || !slices.Contains(h.past[r.ID], n) {
+		return fmt.Errorf("%s, which asked %v, has the answer %d: %w", r.ID, h.past[r.ID], n, err)
 	}
 	if r.Sluice.Cached && (r.Sluice.CostUSD == nil || *r.Sluice.CostUSD != 0) {
-		return fmt.Errorf("%s cost something, and was not called", r.CustomID)
+		return fmt.Errorf("%s cost something, and was not called", r.ID)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
@@ -58,20 +57,4 @@ func (f *earlierFailures) counts() (n int, kinds map[sluice.Kind]int) {
 		n += of
 	}
 	return n, maps.Clone(f.kinds)
-}
-
-// kindOfError returns the kind that the code of a recorded error names.
-func kindOfError(fault []byte) sluice.Kind {
-	var kind sluice.Kind
-	s := jsonscan.New(fault)
-	for s.Enter('{'); s.Next('}'); {
-		if string(jsonscan.Name(s.Key())) == "code" {
-			if kind.UnmarshalText(text(s.Span())) == nil {
-				return kind
-			}
-			break
-		}
-		s.Skip()
-	}
-	return unknownKind
 }

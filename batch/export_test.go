@@ -46,8 +46,8 @@ func ResultLine(id string, body []byte) []byte {
 
 // RecordedID is the custom_id that a resume reads.
 func RecordedID(line []byte) (string, error) {
-	rec, err := parseResult(line)
-	return string(rec.id), err
+	rec, _, err := parseResult(line)
+	return rec.ID, err
 }
 
 // Render makes the text of an object by a template.
@@ -62,9 +62,6 @@ func Render(text string, object []byte) (string, error) {
 	}
 	return string(out), nil
 }
-
-// ParseRecording reads a line as Recordings does.
-func ParseRecording(line []byte) (Recording, error) { return parseRecording(line) }
 
 // ReadFields reads one line as FieldsOf does.
 func ReadFields(line []byte, number int) InputFields {

@@ -87,49 +87,16 @@ func (f files) results(t testing.TB) map[string]result {
 		if err := d.Decode(&r); err != nil {
 			t.Fatalf("output line %q: %v", line, err)
 		}
-		if _, twice := all[r.CustomID]; twice {
-			t.Fatalf("%q is recorded twice", r.CustomID)
+		if _, twice := all[r.ID]; twice {
+			t.Fatalf("%q is recorded twice", r.ID)
 		}
-		all[r.CustomID] = r
+		all[r.ID] = r
 	}
 	return all
 }
 
 // result is a line of the output, as a reader of OpenAI batch files sees it.
-type result struct {
-	ID       string `json:"id"`        // ID of the result.
-	CustomID string `json:"custom_id"` // ID of the item.
-	Response *struct {
-		StatusCode int             `json:"status_code"` // HTTP status.
-		RequestID  string          `json:"request_id"`  // Request ID.
-		Body       json.RawMessage `json:"body"`        // Body of the response.
-	} `json:"response"` // Response.
-	Error *struct {
-		Code    string `json:"code"`    // Kind of the failure.
-		Message string `json:"message"` // Error message, without keys.
-	} `json:"error"` // Failure, if the item failed.
-	Sluice struct {
-		Input        string          `json:"input"`               // Hash of the request.
-		Attempts     int             `json:"attempts"`            // Attempts, except rate-limited attempts.
-		Throttles    int             `json:"throttles"`           // Rate-limited requests.
-		WaitMS       int             `json:"wait_ms"`             // Waiting time of the item or request.
-		QueuedMS     int             `json:"queued_ms"`           // Wait in the queue.
-		CooldownMS   int             `json:"cooldown_ms"`         // Wait in cooldowns.
-		BackoffMS    int             `json:"backoff_ms"`          // Wait in backoff.
-		LatencyMS    int             `json:"latency_ms"`          // Duration of the last attempt.
-		InputTokens  int             `json:"input_tokens"`        // Input tokens.
-		OutputTokens int             `json:"output_tokens"`       // Output tokens.
-		CostUSD      *float64        `json:"cost_usd"`            // Cost, if known.
-		Estimated    float64         `json:"cost_estimated_usd"`  // Estimated part of the cost.
-		Unpriced     int             `json:"unpriced_tool_calls"` // Tool calls without known prices.
-		Upstream     string          `json:"upstream"`            // Upstream, if there are several.
-		Via          string          `json:"via"`                 // `batch-api`, if the result is from a Batch API.
-		Batch        string          `json:"batch"`               // Batch ID at the provider.
-		Cached       bool            `json:"cached"`              // The result is from the cache.
-		Metadata     json.RawMessage `json:"metadata"`            // Fields of the input that are not sent.
-		Kind         string          `json:"kind"`                // `ok`, or the kind of the failure.
-	} `json:"sluice"` // Figures of Sluice.
-}
+type result = batch.Recording
 
 // config returns a Config for files and an imitation.
 func (f files) config(t testing.TB, rt http.RoundTripper) batch.Config {

@@ -149,8 +149,8 @@ func TestEqualRequestsKeepTheirOwnMetadata(t *testing.T) {
 		for rec, err := range recs.All() {
 			n++
 			want := map[string]string{"a": "1", "b": "2"}[rec.ID]
-			if err != nil || len(rec.Metadata) != 1 || rec.Metadata[0].Name != "n_of" || string(rec.Metadata[0].Value) != want {
-				t.Errorf("%s: %s has %s, error %v", from, rec.ID, rec.Metadata, err)
+			if err != nil || string(rec.Sluice.Metadata) != `{"n_of":`+want+`}` {
+				t.Errorf("%s: %s has %s, error %v", from, rec.ID, rec.Sluice.Metadata, err)
 			}
 		}
 		recs.Close()

@@ -153,12 +153,6 @@ func recordedLines(file *os.File) iter.Seq2[work.Line, error] {
 	}
 }
 
-// torn says whether a line may be the beginning of a result.
-func torn(line []byte) bool {
-	n := min(len(line), len(resultPrefix))
-	return string(line[:n]) == resultPrefix[:n]
-}
-
 // look goes through what is left.
 type look struct {
 	in    *input

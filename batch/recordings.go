@@ -10,9 +10,7 @@ import (
 	"iter"
 	"os"
 	"slices"
-	"strings"
 
-	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -33,16 +31,6 @@ type Recordings struct {
 type place struct {
 	id     uint64 // hash of its custom_id
 	offset int64
-}
-
-// Recording is one result. Its Body is valid until the next one is read.
-type Recording struct {
-	ID      string
-	Body    []byte // of the answer, as JSON; nil if there was none
-	Error   string // the kind of a failure; "" if there was none
-	Message string // what the failure says
-
-	Metadata []Field // fields of the item's row that were not sent; valid as Body is
 }
 
 // RecordingError is a line of a file of results that is none.
@@ -82,7 +70,7 @@ func (r *Recordings) All() iter.Seq2[Recording, error] {
 				yield(Recording{}, err)
 				return
 			}
-			rec, err := parseRecording(line.Bytes)
+			rec, err := ParseRecording(line.Bytes)
 			if err != nil {
 				yield(Recording{}, &RecordingError{Path: r.path, Line: line.Number})
 				return
@@ -111,7 +99,7 @@ func (r *Recordings) lines() iter.Seq2[work.Line, error] {
 
 // unfinished reports whether a last line without its end is the beginning of a result.
 func unfinished(line []byte) bool {
-	_, err := parseRecording(line)
+	_, err := ParseRecording(line)
 	return err != nil && torn(line)
 }
 
@@ -122,7 +110,7 @@ func (r *Recordings) Index() error {
 		if err != nil {
 			return err
 		}
-		rec, err := parseRecording(line.Bytes)
+		rec, err := ParseRecording(line.Bytes)
 		if err != nil {
 			return &RecordingError{Path: r.path, Line: line.Number}
 		}
@@ -144,7 +132,7 @@ func (r *Recordings) Find(id string) (rec Recording, ok bool, err error) {
 		if err != nil {
 			return Recording{}, false, err
 		}
-		if rec, err = parseRecording(line); err != nil {
+		if rec, err = ParseRecording(line); err != nil {
 			return Recording{}, false, fmt.Errorf("%s was changed while it was read", r.path)
 		}
 		if rec.ID == id {
@@ -172,90 +160,6 @@ func (r *Recordings) lineAt(offset int64) ([]byte, error) {
 		}
 		if n == r.size-offset {
 			return b, nil
-		}
-	}
-}
-
-// parseRecording reads a line of an output, of ours or of OpenAI's batches.
-func parseRecording(line []byte) (rec Recording, err error) {
-	s := jsonscan.New(line)
-	var id []byte
-	answers := false
-	if s.Peek() != '{' {
-		return rec, errNotResult
-	}
-	for s.Enter('{'); s.Next('}'); {
-		switch string(jsonscan.Name(s.Key())) {
-		case "custom_id":
-			id = text(s.Span())
-		case "response":
-			answers = true
-			rec.response(&s)
-		case "error":
-			answers = true
-			rec.fault(&s)
-		case "sluice":
-			rec.beside(&s)
-		default:
-			s.Skip()
-		}
-	}
-	if !s.End() || id == nil || !answers {
-		return Recording{}, errNotResult
-	}
-	rec.ID = string(id)
-	return rec, nil
-}
-
-// beside reads the metadata from the object beside a result.
-func (rec *Recording) beside(s *jsonscan.Scanner) {
-	for name := range s.Members {
-		if string(name) != "metadata" {
-			s.Skip()
-			continue
-		}
-		for name := range s.Members {
-			rec.Metadata = append(rec.Metadata, Field{Name: string(name), Value: s.Span()})
-		}
-	}
-}
-
-// response reads the answer of a result.
-func (rec *Recording) response(s *jsonscan.Scanner) {
-	for name := range s.Members {
-		switch string(name) {
-		case "body":
-			rec.Body = s.Span()
-		case "status_code":
-			// OpenAI's files tell of a refused request by this alone.
-			if status, ok := s.Number(); ok && status >= 300 && rec.Error == "" {
-				rec.Error = fmt.Sprintf("status_%d", status)
-			}
-		default:
-			s.Skip()
-		}
-	}
-}
-
-// fault reads the error of a result.
-func (rec *Recording) fault(s *jsonscan.Scanner) {
-	if s.Peek() != '{' {
-		if string(s.Span()) != "null" {
-			rec.Error = cmp.Or(rec.Error, "error")
-		}
-		return
-	}
-	rec.Error = cmp.Or(rec.Error, "error") // if it says no kind
-	for s.Enter('{'); s.Next('}'); {
-		switch string(jsonscan.Name(s.Key())) {
-		case "code":
-			if code := s.Text(); strings.TrimSpace(code) != "" {
-				rec.Error = code
-			}
-		case "message":
-			rec.Message = s.Text()
-		default:
-			s.Skip()
 		}
 	}
 }

@@ -32,8 +32,8 @@ func (b *Batch) sort() {
 		return
 	}
 	err := b.journal.Sort(func(line []byte) uint32 {
-		rec, _ := parseResult(line)
-		return b.input.rank(rec.id)
+		rec, _ := ParseRecording(line)
+		return b.input.rank(rec.ID)
 	})
 	if err != nil {
 		b.log.Warn("the output is complete, but not sorted: to sort it, run the same command again", "error", err)
@@ -41,8 +41,8 @@ func (b *Batch) sort() {
 }
 
 // rank is the place in the input of the item with this id. What is not in the input is behind all that is.
-func (in *input) rank(id []byte) uint32 {
-	if number, ok := in.index.Find(id); ok {
+func (in *input) rank(id string) uint32 {
+	if number, ok := in.index.Find([]byte(id)); ok {
 		return uint32(number)
 	}
 	return math.MaxUint32
@@ -72,30 +72,30 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 			continue // an editor left it
 		}
 		m.lines++
-		rec, err := parseResult(line.Bytes)
+		rec, hash, err := parseResult(line.Bytes)
 		if err != nil {
 			return &work.JournalError{Path: path, Line: line.Number, Err: err}
 		}
 		if in.file == nil {
-			m.remember(line, &rec)
+			m.remember(line, &rec, hash)
 			continue
 		}
-		rank := in.rank(rec.id)
+		rank := in.rank(rec.ID)
 		m.shuffled, m.last = m.shuffled || rank < m.last, rank
 		if rank == math.MaxUint32 {
 			continue
 		}
 		number := int(rank)
 		m.matched++
-		switch verdict := m.judge(number, &rec); verdict {
+		switch m.judge(number, &rec, hash) {
 		case counts:
-			if in.index.Done().Set(number) && rec.failed {
-				in.failed.add(rec.kind)
+			if in.index.Done().Set(number) && rec.Error != nil {
+				in.failed.add(rec.kind())
 			}
 		case again:
 			m.drop++
 		case refused:
-			m.changed.Add(number+1, string(rec.id))
+			m.changed.Add(number+1, rec.ID)
 		}
 	}
 	switch {
@@ -109,15 +109,15 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 }
 
 // remember keeps a recorded result until its line comes from standard input.
-func (m *matcher) remember(line work.Line, rec *recorded) {
+func (m *matcher) remember(line work.Line, rec *Recording, hash work.Hash) {
 	number := line.Number
-	if rec.failed && m.batch.cfg.RetryFailed {
+	if rec.Error != nil && m.batch.cfg.RetryFailed {
 		m.drop++
 		return
 	}
 	in := m.batch.input
-	if _, ok := in.past.Add(number-1, rec.id, rec.hash); ok && rec.failed {
-		in.failed.remember(number-1, rec.kind)
+	if _, ok := in.past.Add(number-1, []byte(rec.ID), hash); ok && rec.Error != nil {
+		in.failed.remember(number-1, rec.kind())
 	}
 }
 
@@ -130,9 +130,9 @@ const (
 	refused                // the line is not what was run
 )
 
-func (m *matcher) judge(number int, rec *recorded) verdict {
+func (m *matcher) judge(number int, rec *Recording, hash work.Hash) verdict {
 	cfg := &m.batch.cfg
-	if !m.batch.input.index.Same(number, rec.hash) {
+	if !m.batch.input.index.Same(number, hash) {
 		switch cfg.Changed {
 		case ChangedRedo:
 			return again
@@ -140,7 +140,7 @@ func (m *matcher) judge(number int, rec *recorded) verdict {
 			return refused
 		}
 	}
-	if rec.failed && (cfg.RetryFailed || m.batch.via.supersedes(number, rec)) {
+	if rec.Error != nil && (cfg.RetryFailed || m.batch.via.supersedes(number, rec)) {
 		return again
 	}
 	return counts
@@ -148,13 +148,13 @@ func (m *matcher) judge(number int, rec *recorded) verdict {
 
 // keep says whether a line stays in the output.
 func (m *matcher) keep(line work.Line) bool {
-	rec, err := parseResult(line.Bytes)
+	rec, hash, err := parseResult(line.Bytes)
 	if err != nil {
 		return true // cannot be: it was read
 	}
 	if m.batch.input.file == nil {
-		return !rec.failed || !m.batch.cfg.RetryFailed
+		return rec.Error == nil || !m.batch.cfg.RetryFailed
 	}
-	number, ok := m.batch.input.index.Find(rec.id)
-	return !ok || m.judge(number, &rec) == counts
+	rank := m.batch.input.rank(rec.ID)
+	return rank == math.MaxUint32 || m.judge(int(rank), &rec, hash) == counts
 }

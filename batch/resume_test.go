@@ -198,7 +198,7 @@ func TestRetryFailed(t *testing.T) {
 		t.Fatalf("done %d, failed %d, error %v", rep.Done, rep.Report.Failed, err)
 	}
 	failed := f.results(t)["3"]
-	if failed.Error == nil || failed.Error.Code != "bad_request" || failed.Response == nil || failed.Response.StatusCode != 400 {
+	if failed.Error == nil || failed.Error.Code != "bad_request" || failed.Response == nil || failed.Response.Status != 400 {
 		t.Errorf("failed line %+v", failed)
 	}
 	if rep, err = run(t, cfg); err != nil || rep.Already != 6 || rep.AlreadyFailed != 3 || rep.AlreadyKinds[sluice.BadRequest] != 3 || len(rep.AlreadyKinds) != 1 {
@@ -382,7 +382,7 @@ func (h *history) check(t *testing.T) error {
 		return fmt.Errorf("%d results for %d lines", len(results), h.n)
 	}
 	for id, r := range results {
-		if (r.Error == nil) != (r.Sluice.Kind == "ok") || r.Error == nil && r.Response.StatusCode != 200 {
+		if (r.Error == nil) != (r.Sluice.Kind == "ok") || r.Error == nil && r.Response.Status != 200 {
 			return fmt.Errorf("result %s: %+v", id, r)
 		}
 	}

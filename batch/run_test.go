@@ -35,12 +35,12 @@ func TestOutputLine(t *testing.T) {
 	r := f.results(t)["ä \"1\"\x01"]
 	want := fmt.Sprintf(`{"id":"%s","custom_id":"ä \"1\"\u0001","response":{"status_code":200,"request_id":"req-1","body":%s},`+
 		`"error":null,"sluice":{"input":"%s","attempts":1,"throttles":0,"wait_ms":0,"queued_ms":0,"cooldown_ms":0,"backoff_ms":0,"latency_ms":%d,"input_tokens":5,`+
-		`"output_tokens":2,"cost_usd":null,"kind":"ok"}}`+"\n", r.ID, chatAnswer, r.Sluice.Input, r.Sluice.LatencyMS)
+		`"output_tokens":2,"cost_usd":null,"kind":"ok"}}`+"\n", r.Name, chatAnswer, r.Sluice.Input, r.Sluice.LatencyMS)
 	if string(b) != want {
 		t.Errorf("line %s\nwant %s", b, want)
 	}
-	if len(r.Sluice.Input) != 32 || !strings.HasPrefix(r.ID, "batch_req_") {
-		t.Errorf("id %q, input %q", r.ID, r.Sluice.Input)
+	if len(r.Sluice.Input) != 32 || !strings.HasPrefix(r.Name, "batch_req_") {
+		t.Errorf("id %q, input %q", r.Name, r.Sluice.Input)
 	}
 }
 

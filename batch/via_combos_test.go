@@ -350,10 +350,10 @@ func (j *journey) read() (map[string]result, error) {
 		if err := json.Unmarshal(line, &r); err != nil {
 			return nil, fmt.Errorf("output line %q: %w", line, err)
 		}
-		if _, twice := all[r.CustomID]; twice {
-			return nil, fmt.Errorf("%s is recorded twice", r.CustomID)
+		if _, twice := all[r.ID]; twice {
+			return nil, fmt.Errorf("%s is recorded twice", r.ID)
 		}
-		all[r.CustomID] = r
+		all[r.ID] = r
 		if r.Error != nil || j.checks {
 			continue
 		}
@@ -361,11 +361,11 @@ func (j *journey) read() (map[string]result, error) {
 			Choices []struct{ Message struct{ Content string } }
 		}
 		if err := json.Unmarshal(r.Response.Body, &body); err != nil || len(body.Choices) != 1 {
-			return nil, fmt.Errorf("%s: %s: %w", r.CustomID, r.Response.Body, err)
+			return nil, fmt.Errorf("%s: %s: %w", r.ID, r.Response.Body, err)
 		}
 		hash, _, _ := strings.Cut(body.Choices[0].Message.Content, " ")
-		if !slices.ContainsFunc(j.past[r.CustomID], func(q int) bool { return hash == "sim:"+sim.RequestHash([]byte(inquiry(q))) }) {
-			return nil, fmt.Errorf("%s has another's answer: %s", r.CustomID, body.Choices[0].Message.Content)
+		if !slices.ContainsFunc(j.past[r.ID], func(q int) bool { return hash == "sim:"+sim.RequestHash([]byte(inquiry(q))) }) {
+			return nil, fmt.Errorf("%s has another's answer: %s", r.ID, body.Choices[0].Message.Content)
 		}
 	}
 	return all, nil

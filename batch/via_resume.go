@@ -67,7 +67,7 @@ func (v *via) same(number int, hash work.Hash) bool {
 }
 
 // supersedes reports whether a recorded failure is older than what is pending for its line: it is not what came of that.
-func (v *via) supersedes(number int, rec *recorded) bool {
+func (v *via) supersedes(number int, rec *Recording) bool {
 	switch {
 	case v == nil:
 		return false
@@ -76,7 +76,7 @@ func (v *via) supersedes(number int, rec *recorded) bool {
 	case v.lines[number].at != inPart:
 		return false
 	}
-	if batch := v.parts[v.lines[number].part].Status().Batch; batch != "" && batch == string(rec.batch) {
+	if batch := v.parts[v.lines[number].part].Status().Batch; batch != "" && batch == rec.Sluice.Batch {
 		return false
 	}
 	v.superseded.Set(number)

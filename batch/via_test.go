@@ -144,7 +144,7 @@ func TestABatchWritesTheOutputOfALiveRun(t *testing.T) {
 func same(t testing.TB, id string, live, got result) {
 	t.Helper()
 	l, g := live.Sluice, got.Sluice
-	if live.ID != got.ID || l.Input != g.Input || l.Attempts != g.Attempts || l.Throttles != g.Throttles || l.InputTokens != g.InputTokens ||
+	if live.Name != got.Name || l.Input != g.Input || l.Attempts != g.Attempts || l.Throttles != g.Throttles || l.InputTokens != g.InputTokens ||
 		l.OutputTokens != g.OutputTokens || l.Kind != g.Kind || g.LatencyMS != 0 {
 		t.Errorf("%s: %+v, live %+v", id, g, l)
 	}
@@ -154,7 +154,7 @@ func same(t testing.TB, id string, live, got result) {
 	if (live.Response == nil) != (got.Response == nil) || (live.Error == nil) != (got.Error == nil) {
 		t.Fatalf("%s: %+v, live %+v", id, got, live)
 	}
-	if live.Response != nil && (live.Response.StatusCode != got.Response.StatusCode || got.Response.RequestID == "" || content(live) != content(got)) {
+	if live.Response != nil && (live.Response.Status != got.Response.Status || got.Response.RequestID == "" || content(live) != content(got)) {
 		t.Errorf("%s: response %+v, live %+v", id, got.Response, live.Response)
 	}
 	if live.Error != nil && *live.Error != *got.Error {

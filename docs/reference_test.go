@@ -26,7 +26,7 @@ const jsonIntroduction = "# JSON\n\nField names end in their unit, such as `_ms`
 var jsonDocuments = []struct{ heading, dir, name string }{
 	{"sluice run --json", "internal/cli", "summary"},
 	{"sluice run --dry-run --json", "internal/forecast", "DryRun"},
-	{"OUT.jsonl of sluice run", "batch", "result"},
+	{"OUT.jsonl of sluice run", "batch", "Recording"},
 	{"sluice answers", "internal/cli", "answerLine"},
 	{"sluice run --progress json", "internal/cli", "statusLine"},
 	{"sluice run --events", "internal/telemetry", "reference"},

@@ -187,7 +187,7 @@ func (p *answerPrinter) print(w io.Writer) error {
 func (p *answerPrinter) metadata() iter.Seq2[[]batch.Field, error] {
 	return func(yield func([]batch.Field, error) bool) {
 		for rec, err := range p.results.All() {
-			if _, broken := errors.AsType[*batch.RecordingError](err); broken || !yield(rec.Metadata, err) {
+			if _, broken := errors.AsType[*batch.RecordingError](err); broken || !yield(rec.Fields(), err) {
 				return // a broken line is reported once the results before it are printed
 			}
 		}
@@ -211,7 +211,7 @@ func (p *answerPrinter) inOrderOfResults(form answerForm) error {
 		if err != nil {
 			return err
 		}
-		if err := p.one(form, rec, rec.Metadata); err != nil {
+		if err := p.one(form, rec, rec.Fields()); err != nil {
 			return err
 		}
 	}
@@ -268,9 +268,12 @@ func (p *answerPrinter) ofCommands(form answerForm) error {
 
 // one prints one result.
 func (p *answerPrinter) one(form answerForm, rec batch.Recording, fields []batch.Field) error {
-	a := answer{id: rec.ID, fields: fields, kind: rec.Error, message: rec.Message}
-	if rec.Body != nil {
-		a.replies = provider.Replies(rec.Body)
+	a := answer{id: rec.ID, fields: fields, kind: rec.Failed()}
+	if rec.Error != nil {
+		a.message = rec.Error.Message
+	}
+	if rec.Response != nil {
+		a.replies = provider.Replies(rec.Response.Body)
 	}
 	return p.show(form, &a)
 }

