@@ -39,10 +39,11 @@ func (b *Batch) accept(r *work.Result) error {
 
 // onResult tells all who want to know of results.
 func (b *Batch) onResult() func(*work.Result) {
-	hooks := []func(*work.Result){b.cfg.OnResult}
-	if b.cfg.Budget.Failures > 0 || b.cfg.Budget.FailedShare > 0 {
-		hooks = append(hooks, b.recorded)
-	}
+	hooks := []func(*work.Result){b.cfg.OnResult, func(r *work.Result) {
+		if r.Kind == sluice.OK { // a failure was counted before
+			b.guard.Finished(false)
+		}
+	}}
 	if b.remote != nil {
 		hooks = append(hooks, b.remote.recorded)
 	}

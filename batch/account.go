@@ -70,7 +70,7 @@ func (b *Batch) account(p provider.Provider) (_ *account, err error) {
 	if a.upstreams, err = alone(p, a.target, scheduler); err != nil {
 		return nil, err
 	}
-	a.handler = b.cached(b.bounded(work.Routed(a.send, a.attempt)), a.who)
+	a.handler = b.cached(b.guard.Bound(work.Routed(a.send, a.attempt)), a.who)
 	b.accounts[p.Name] = a
 	return a, nil
 }

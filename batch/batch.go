@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/rows"
-	"github.com/sluice-llm/sluice/internal/spend"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -156,16 +156,14 @@ type Batch struct {
 	journal *work.Journal
 	runner  *work.Runner
 	input   *input
-	began   time.Time
 	sorted  bool    // the output of a file was in its order when it was opened
 	cache   *cache  // nil for none
 	terms   *terms  // of all items
 	remote  *remote // nil: calls are made here
 	via     *via    // nil: calls are live
 
-	spending *spend.Queue // nil: no cap bounds what requests use
-	models   spend.Models
-	failures failures
+	guard  *budget.Guard
+	models budget.Models
 
 	mu       sync.Mutex
 	accounts map[string]*account // by provider
@@ -216,12 +214,12 @@ func Open(cfg Config) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Batch{cfg: cfg, log: cfg.Logger, began: time.Now(), accounts: make(map[string]*account)}
+	b := &Batch{cfg: cfg, log: cfg.Logger, accounts: make(map[string]*account)}
 	b.terms = &terms{timeout: cfg.Timeout, check: cfg.Check, feedback: cfg.Feedback}
 	if cfg.Remote != nil {
 		b.terms.attempts = cfg.Budget.Attempts
 	}
-	b.spending = b.newSpending()
+	b.guard = budget.New(budget.Config{Budget: cfg.Budget, Estimate: b.estimate, Used: b.used, Stop: b.Stop})
 	b.remote, b.via = newRemote(b), newVia(b)
 	in, err := openInput(cfg, f)
 	if err != nil {
@@ -295,7 +293,7 @@ func (b *Batch) prepare() error {
 		Accept:   b.accept,
 		Observer: b.cfg.Observer,
 		Name:     "run",
-		Failed:   b.failed,
+		Failed:   func() { b.guard.Finished(true) },
 		OnResult: b.onResult(),
 		Conclude: b.conclude,
 		Pauses:   b.cfg.Pauses,
@@ -334,7 +332,7 @@ func (b *Batch) Models() map[string]int { return maps.Clone(b.input.models) }
 // standard input, an *UnreachableError, an error of the output, or the cause of ctx; through a Batch API also a *LostError or a
 // *RefusedError. Batches that are pending when it returns stay so, and the next run continues with them.
 func (b *Batch) Run(ctx context.Context) (Report, error) {
-	defer b.awaitDeadline()()
+	defer b.guard.Watch()()
 	rep, err := b.runner.Run(ctx)
 	called := errors.Is(err, work.ErrCalledOff)
 	if b.via != nil {
@@ -379,7 +377,7 @@ func (b *Batch) report(rep work.Report) Report {
 	return Report{
 		CacheHits: hits, CacheMisses: misses,
 		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: failed, AlreadyKinds: kinds,
-		Budgets: b.budgets(), Batches: b.via.report(),
+		Budgets: b.guard.Uses(), Batches: b.via.report(),
 	}
 }
 
@@ -398,7 +396,7 @@ func (b *Batch) Progress() Progress {
 
 // Rationed is how many calls wait, without a permit, for room in the Budget: they are neither in flight nor in a queue of a
 // Scheduler.
-func (b *Batch) Rationed() int { return b.spending.Status().Waiting }
+func (b *Batch) Rationed() int { return b.guard.Status().Waiting }
 
 // Close unlocks the output. An output that Open created and that got no result is removed. It is safe to call twice.
 func (b *Batch) Close() error {

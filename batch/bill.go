@@ -4,9 +4,9 @@ import (
 	"sync"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/pricing"
 	"github.com/sluice-llm/sluice/internal/prose"
-	"github.com/sluice-llm/sluice/internal/spend"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -71,8 +71,8 @@ func (l *bill) add(b *Batch, item *work.Item, p *provider.Price, status int, o *
 }
 
 // estimate adds the estimate of requests.
-func (l *bill) estimate(e spend.Estimate) {
-	usd := e.Amount()[spend.USD] / spend.Dollar
+func (l *bill) estimate(e budget.Estimate) {
+	usd := e.Amount()[budget.USD] / budget.Dollar
 	l.Cost, l.known = l.Cost.Add(pricing.Cost{USD: usd, Estimated: usd}), true
 }
 

@@ -1,120 +1,189 @@
 package batch
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"strconv"
-	"time"
+	"strings"
 
-	"github.com/sluice-llm/sluice/internal/prose"
-	"github.com/sluice-llm/sluice/internal/spend"
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/budget"
+	"github.com/sluice-llm/sluice/internal/rows"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
+	"github.com/sluice-llm/sluice/provider"
 )
 
-// Budget bounds what a run may use: when it is spent, the run stops with a *BudgetError, and what is done is kept. It is
-// of one run: another one on the same output may use as much again. The zero value bounds nothing.
-type Budget struct {
-	// Cost and Tokens bound the cost of requests, in US dollars, and their tokens, input and output. A request is sent only if its
-	// estimate fits beside the amount that was used and the estimates of the open requests. The estimate is its input, and the maximum
-	// output that it declares, both corrected by the responses of its model. If it declares none, the estimate is the 95th percentile
-	// of its model's recent outputs; before the first response it is the maximum output of its Price, or 4,096 tokens. So a cap is exceeded by what open requests use
-	// above their estimates at most. Cost needs Config.Price. Through a Batch API a request is open from when it goes into a part, and
-	// costs what is paid there.
-	Cost   float64
-	Tokens int
+// What bounds a run, and what stops it.
+type (
+	Budget      = budget.Budget  // bounds of a run
+	Limited     = budget.Limited // one of the bounds
+	Used        = budget.Used    // what a run used of one
+	BudgetError = budget.Error   // the end of a run whose Budget is spent
+)
 
-	Deadline time.Time // nothing is sent after it
+// What a Budget bounds.
+const (
+	LimitedCost     = budget.Cost     // US dollars
+	LimitedTokens   = budget.Total    // input and output
+	LimitedTime     = budget.Time     // seconds that the run had
+	LimitedFailures = budget.Failures // failed items, or their share of the finished ones
+)
 
-	// Failures stops the run at that many failed items, FailedShare once more than this part of the finished ones failed,
-	// from 20 on.
-	Failures    int
-	FailedShare float64
-
-	// Attempts is how many attempts the Schedulers make, of a call that waits for room before another, too; and how often a
-	// line is sent through a Batch API, but for times at which it was not run. By ViaAuto, tries of both ways count
-	// together. Default 6.
-	Attempts int
+// modelKey is a model of an account. The account is nil with upstreams.
+type modelKey struct {
+	account *account
+	model   string
 }
 
-// check names what is wrong.
-func (b *Budget) check(price bool) error {
-	switch {
-	case !(b.Cost >= 0) || math.IsInf(b.Cost*spend.Dollar, 0):
-		return fmt.Errorf("the cost %v is not an amount of money", b.Cost)
-	case b.Cost > 0 && !price:
-		return errors.New("cost needs Config.Price")
-	case b.Tokens < 0:
-		return errors.New("tokens are negative")
-	case b.Failures < 0:
-		return errors.New("failures are negative")
-	case !(b.FailedShare >= 0 && b.FailedShare < 1):
-		return fmt.Errorf("the failed share %v is invalid: want 0 or more, and less than 1", b.FailedShare)
-	case b.Attempts < 0:
-		return errors.New("attempts are negative")
+// estimate returns the estimate of an item's next attempt. An item that a worker sends is not checked between its attempts: if answers
+// are checked, and refused ones are paid, it is the estimate of all attempts.
+func (b *Batch) estimate(item *work.Item) budget.Estimate {
+	c, n := item.Data.(*call), 1
+	if c.terms.check != nil {
+		n = max(1, c.terms.attempts)
 	}
-	if b.Attempts == 0 {
-		b.Attempts = 6
+	return b.estimateAt(item, c.cost(item.Cost), n, b.priceOf(item), sluice.Usage{})
+}
+
+// estimateAt is the estimate of n requests at a price (nil: unknown), in the service tier of by.
+func (b *Batch) estimateAt(item *work.Item, cost sluice.Cost, n int, p *provider.Price, by sluice.Usage) budget.Estimate {
+	c, most := item.Data.(*call), 0
+	if p != nil {
+		most = p.MaxOutput
+	}
+	e := budget.Estimate{Model: b.models.Of(modelKey{c.account, item.Lane}, most)}
+	by.Input = n * cost.Input
+	e.Input = amountOf(p, by)
+	by.Input = 0
+	switch {
+	case c.endpoint.Embeds():
+	case cost.MaxOutput > 0:
+		by.Output = n * cost.MaxOutput
+		e.Declared = amountOf(p, by)
+	default:
+		by.Output = n
+		e.Unstated = amountOf(p, by)
+	}
+	return e
+}
+
+// priceOf returns the highest price that an item's request may have; nil is unknown.
+func (b *Batch) priceOf(item *work.Item) *provider.Price {
+	c := item.Data.(*call)
+	if c.account == nil {
+		return b.router.upstreams.Price(item.Lane, c.endpoint)
+	}
+	return c.account.price(item.Lane)
+}
+
+// amountOf returns what a usage comes to at a price; nil is unknown.
+func amountOf(p *provider.Price, u sluice.Usage) budget.Amount {
+	a := budget.Amount{budget.Tokens: float64(max(0, u.Input)) + float64(max(0, u.Output))}
+	if p != nil {
+		a[budget.USD] = math.Round(p.Cost(u).USD * budget.Dollar)
+	}
+	return a
+}
+
+// used returns the amount that an attempt used; false if nothing states it, and it may be charged.
+func (b *Batch) used(item *work.Item, r *work.Result, o *sluice.Outcome) (budget.Amount, bool) {
+	c := item.Data.(*call)
+	if c.far != nil {
+		return b.usedFar(item, c.far.answer), true
+	}
+	p := b.priceOf(item)
+	if c.trip.via.Price != nil {
+		p = c.trip.via.Price
+	}
+	return usedAt(p, r.Status, o)
+}
+
+func usedAt(p *provider.Price, status int, o *sluice.Outcome) (budget.Amount, bool) {
+	if !o.HasUsage {
+		return budget.Amount{}, !mayCost(status, o)
+	}
+	return amountOf(p, o.Usage), true
+}
+
+// learn corrects the estimates of an item's model.
+func (b *Batch) learn(item *work.Item, cost sluice.Cost, u sluice.Usage) {
+	b.models.Of(modelKey{item.Data.(*call).account, item.Lane}, 0).Learn(cost, float64(max(0, u.Input)), float64(max(0, u.Output)))
+}
+
+// usedFar returns the amount that all attempts used which were made elsewhere.
+func (b *Batch) usedFar(item *work.Item, a *Answer) budget.Amount {
+	if a == nil {
+		return budget.Amount{}
+	}
+	p := b.priceOf(item)
+	e := b.estimateAt(item, item.Cost, a.Unmetered, p, sluice.Usage{})
+	return amountOf(p, a.Tally.Usage).Plus(1, e.Amount())
+}
+
+// together is the usage of requests that go through a Batch API.
+var together = sluice.Usage{Service: limits.ServiceBatch}
+
+// hold holds the estimate of a request that goes into a part of a batch, or that an earlier process sent in one (sent). It returns nil if
+// there is no room now, or a *BudgetError if there never will be. Without a cap it returns an empty estimate.
+func (v *via) hold(item *work.Item, cost sluice.Cost, sent bool) (*budget.Estimate, error) {
+	b := v.batch
+	if !b.guard.Caps() {
+		return &noEstimate, nil
+	}
+	e := b.estimateAt(item, cost, 1, b.priceOf(item), together)
+	if ok, err := b.guard.Open(item.ID, &e, sent); !ok {
+		return nil, err
+	}
+	return &e, nil
+}
+
+var noEstimate budget.Estimate
+
+// settle releases the estimate of a request, and counts what it used: o is nil if it was not run.
+func (v *via) settle(e *budget.Estimate, item *work.Item, status int, o *sluice.Outcome) {
+	b := v.batch
+	if !b.guard.Caps() || e == nil {
+		return
+	}
+	used := budget.Amount{}
+	if o != nil {
+		stated := false
+		if used, stated = usedAt(b.priceOf(item), status, o); !stated {
+			used = e.Amount()
+		}
+	}
+	b.guard.Close(e, used)
+}
+
+// priced refuses a line of whose cost nobody knows anything, where a sum of money bounds the run.
+func (in *input) priced(row *rows.Row, rq *request) error {
+	if in.cfg.Budget.Cost == 0 || in.costs[rq.model] {
+		return nil
+	}
+	if in.costs == nil {
+		in.costs = make(map[string]bool)
+	}
+	in.costs[rq.model] = true // one line of a model is enough to say so
+	if !in.hasPrice(rq) {
+		bad := &problem{
+			Text: "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " is unknown, so Sluice cannot limit its cost",
+			Hint: "pass --price IN/OUT in USD per million tokens, or add this line below providers: in the settings: - {name: " + rq.provider.Name +
+				", tiers: [{tier: own, models: [" + strconv.Quote(clip([]byte(rq.model))) + "], price: IN/OUT}]}",
+		}
+		if u := in.cfg.Upstreams; u != nil {
+			bad.Text = "the price of model " + strconv.Quote(clip([]byte(rq.model))) + " at upstream " +
+				strings.Join(u.Unpriced(rq.model, rq.endpoint), ", ") + " is unknown, so Sluice cannot limit its cost"
+			bad.Hint = "pass --price IN/OUT in USD per million tokens for all upstreams, or add price: IN/OUT to this upstream"
+		}
+		return row.Wrong(in.cfg.Input, bad)
 	}
 	return nil
 }
 
-// Limited is what a Budget bounds.
-type Limited string
-
-// What is bounded.
-const (
-	LimitedCost     Limited = "max_cost"         // US dollars
-	LimitedTokens   Limited = "max_total_tokens" // input and output
-	LimitedTime     Limited = "deadline"         // seconds that the run had
-	LimitedFailures Limited = "max_failures"     // failed items, or their share of the finished ones
-)
-
-// Used is what a run used of one of its bounds.
-type Used struct {
-	What  Limited `json:"cap"`   // `max_cost`, `max_total_tokens`, `deadline` or `max_failures`.
-	Unit  string  `json:"unit"`  // `usd`, `tokens`, `seconds`, `items` or `share`.
-	Limit float64 `json:"limit"` // Value of the limit.
-	Used  float64 `json:"used"`  // Used amount.
-}
-
-// String says so in words.
-func (u Used) String() string {
-	switch u.Unit {
-	case "usd":
-		return fmt.Sprintf("spent %s of %s", prose.Dollars(u.Used), prose.Dollars(u.Limit))
-	case "tokens":
-		return fmt.Sprintf("used %s of %s tokens", prose.Group(u.Used), prose.Group(u.Limit))
-	case "items":
-		return fmt.Sprintf("reached the maximum of %s", prose.Count(int(u.Limit), "failed item")) // open requests can fail after that
-	case "share":
-		return fmt.Sprintf("%s of the finished items failed, and the maximum is %s", percent(u.Used), percent(u.Limit))
+// hasPrice reports whether it is known what a request may cost, whoever answers it.
+func (in *input) hasPrice(rq *request) bool {
+	if u := in.cfg.Upstreams; u != nil {
+		return u.Price(rq.model, rq.endpoint) != nil
 	}
-	return "the deadline has passed"
+	return in.cfg.Price(rq.provider, rq.model) != nil
 }
-
-// BudgetError stops a run whose Budget is spent.
-type BudgetError struct {
-	Used
-	Next float64 // what the next call may use: cost or tokens
-	ID   string  // whose call that is
-}
-
-// Alone says that the next call does not fit into the whole budget: a run with the same budget cannot make it.
-func (e *BudgetError) Alone() bool { return e.Next > e.Limit }
-
-// Error says what was used.
-func (e *BudgetError) Error() string {
-	next := prose.Group(e.Next) + " tokens"
-	if e.Unit == "usd" {
-		next = prose.Dollars(e.Next)
-	}
-	switch {
-	case e.Next == 0:
-		return e.Used.String()
-	case e.Alone():
-		return fmt.Sprintf("%s, and item %q alone may use %s", e.Used, e.ID, next)
-	}
-	return fmt.Sprintf("%s, and the next request may use %s", e.Used, next)
-}
-
-func percent(share float64) string { return strconv.FormatFloat(share*100, 'g', 3, 64) + " %" }

@@ -38,7 +38,7 @@ func (cfg *Config) check() (fill, error) {
 	case cfg.Sync > work.SyncNone:
 		return wrong("Sync", errUnknown)
 	}
-	if err := cfg.Budget.check(cfg.Price != nil); err != nil {
+	if err := cfg.Budget.Check(cfg.Price != nil); err != nil {
 		return wrong("Budget", err)
 	}
 	if err := cfg.checkChanged(); err != nil {

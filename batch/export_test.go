@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/rows"
-	"github.com/sluice-llm/sluice/internal/spend"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -78,7 +78,7 @@ func ParseEntry(b []byte) (body []byte, ok bool) {
 func (b *Batch) FailWrites() { b.journal.Close() }
 
 // Spending returns the spending caps as they stand.
-func (b *Batch) Spending() spend.Status { return b.spending.Status() }
+func (b *Batch) Spending() budget.Status { return b.guard.Status() }
 
 // AutoFirst is how many of so many requests ViaAuto calls live at once.
 func AutoFirst(left time.Duration, requests, tokens int, live func(requests, tokens int) time.Duration) int {

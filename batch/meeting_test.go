@@ -13,7 +13,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/internal/spend"
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -130,7 +130,7 @@ func (m *meeting) run() error {
 	defer time.AfterFunc(pause+time.Minute, func() { m.first().Resume() }).Stop()
 
 	rep, err := b.Run(ctx)
-	if now := b.Spending(); now.Held != (spend.Amount{}) || now.Open+now.Waiting+now.Known != 0 {
+	if now := b.Spending(); now.Held != (budget.Amount{}) || now.Open+now.Waiting != 0 {
 		return fmt.Errorf("the spending caps are %+v after %v", now, err)
 	}
 	if err == nil && rep.Done+rep.Failed != m.n {

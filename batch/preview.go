@@ -41,7 +41,7 @@ func ReadPreview(cfg Config, each func(Request)) (Preview, error) {
 	if err != nil {
 		return Preview{}, err
 	}
-	if err := cfg.Budget.check(cfg.Price != nil || cfg.Upstreams != nil); err != nil {
+	if err := cfg.Budget.Check(cfg.Price != nil || cfg.Upstreams != nil); err != nil {
 		return Preview{}, &ConfigError{Field: "Budget", Err: err}
 	}
 	in, err := openInput(cfg, f)

@@ -83,7 +83,7 @@ func (b *Batch) synced() func(end int64) {
 
 // account makes the account at p one whose calls are made elsewhere: it needs neither key nor Scheduler.
 func (r *remote) account(a *account) {
-	a.handler = r.batch.cached(r.batch.bounded(work.Routed(r.send(), r.attempt(a))), a.who)
+	a.handler = r.batch.cached(r.batch.guard.Bound(work.Routed(r.send(), r.attempt(a))), a.who)
 }
 
 // send returns what waits for room in the window, where a Scheduler would wait for a permit, and hands the call over.

@@ -34,7 +34,7 @@ func newRouter(b *Batch) *router {
 		r.accounts[up.Name] = &account{batch: b, provider: up.Provider, router: r, upstream: "upstream " + up.Name,
 			target: provider.Target{BaseURL: up.BaseURL, Header: b.cfg.ExtraHeader}}
 	}
-	r.handler = b.cached(b.bounded(work.Routed(r.send, r.attempt)), u.Identity)
+	r.handler = b.cached(b.guard.Bound(work.Routed(r.send, r.attempt)), u.Identity)
 	return r
 }
 

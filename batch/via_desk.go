@@ -12,8 +12,8 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/batchapi"
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/parts"
-	"github.com/sluice-llm/sluice/internal/spend"
 	"github.com/sluice-llm/sluice/internal/wake"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
@@ -52,9 +52,9 @@ type via struct {
 
 // viaLine is what is known of a line beside the input.
 type viaLine struct {
-	ref  int64           // where it is
-	held *spend.Estimate // of the spending caps
-	part int32           // that it is in, as a place among via.parts
+	ref  int64            // where it is
+	held *budget.Estimate // of the spending caps
+	part int32            // that it is in, as a place among via.parts
 	at   whereabouts
 
 	other bool // its request has the bound that Sluice added by the other name, and not by the provider's own
@@ -225,7 +225,7 @@ func (v *via) run(ctx context.Context) (end func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		tick := time.NewTicker(longestLook)
+		tick := time.NewTicker(time.Minute)
 		defer tick.Stop()
 		for {
 			select {

@@ -105,7 +105,7 @@ func (f *viaFeed) begin() error {
 				return err
 			}
 			line := &f.lines[row.Number-1]
-			if line.ref = row.Offset; line.at != inPart || f.batch.spending == nil {
+			if line.ref = row.Offset; line.at != inPart || !f.batch.guard.Caps() {
 				continue
 			}
 			item, err := f.again(int64(row.Number), row.Offset)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/batchapi"
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/parts"
-	"github.com/sluice-llm/sluice/internal/spend"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -82,7 +82,7 @@ func batchEndpoint(e provider.Endpoint) provider.Endpoint {
 }
 
 // put notes where an item's request is.
-func (f *viaFeed) put(item *work.Item, p *parts.Part, held *spend.Estimate) {
+func (f *viaFeed) put(item *work.Item, p *parts.Part, held *budget.Estimate) {
 	f.filling[p] = true
 	n := len(f.parts)
 	if n == 0 || f.parts[n-1] != p {

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -77,7 +78,7 @@ func NewWorker(cfg Config, tasks Tasks) (*Worker, error) {
 		cfg.Transport = provider.NewBase(4096)
 	}
 	w := &Worker{
-		batch: &Batch{cfg: cfg, log: cfg.Logger, accounts: make(map[string]*account)}, tasks: tasks, open: make(map[int64]*workerTask),
+		batch: &Batch{cfg: cfg, log: cfg.Logger, accounts: make(map[string]*account), guard: budget.New(budget.Config{})}, tasks: tasks, open: make(map[int64]*workerTask),
 		parser: newParser(fill{provider: cfg.Provider, upstreams: cfg.Upstreams, registry: cfg.Registry, baseURL: cfg.BaseURL}),
 	}
 	b := w.batch

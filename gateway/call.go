@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/coding"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/internal/prose"
-	"github.com/sluice-llm/sluice/internal/spend"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -248,7 +248,7 @@ func (c *call) through(stream bool, send func(context.Context, sluice.Call) (pro
 		}
 		if price := c.cfg.Upstreams.Price(c.model, c.route.endpoint); price != nil {
 			e := c.estimate(price)
-			c.visit.estimated(e.Amount()[spend.USD] / spend.Dollar)
+			c.visit.estimated(e.Amount()[budget.USD] / budget.Dollar)
 		}
 	}()
 	c.visit.asks(c.model, c.listed[c.model], stream)

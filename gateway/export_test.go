@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/spend"
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -70,7 +70,7 @@ func NewPurse() Purse { return Purse{&purse{in: &purses{}}} }
 
 // Reserve is reserve.
 func (p Purse) Reserve(now time.Time, t *Tenant, usd float64) (until time.Time, ok bool) {
-	r, until, ok := p.purse.reserve(now, t, spend.Estimate{Model: spend.NewModel(0), Input: spend.Amount{spend.USD: usd * spend.Dollar}})
+	r, until, ok := p.purse.reserve(now, t, budget.Estimate{Model: budget.NewModel(0), Input: budget.Amount{budget.USD: usd * budget.Dollar}})
 	if ok {
 		r.settle(true)
 	}

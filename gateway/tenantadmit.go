@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/prose"
-	"github.com/sluice-llm/sluice/internal/spend"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -251,18 +251,18 @@ func (c *call) reserve() *refusal {
 		return nil
 	case until.IsZero():
 		return &refusal{status: http.StatusForbidden, kind: "quota_exhausted",
-			message: fmt.Sprintf("the request may cost %s, more than the whole spending cap of tenant %s: limit its output", prose.Dollars(e.Amount()[spend.USD]/spend.Dollar), a.terms.Name)}
+			message: fmt.Sprintf("the request may cost %s, more than the whole spending cap of tenant %s: limit its output", prose.Dollars(e.Amount()[budget.USD]/budget.Dollar), a.terms.Name)}
 	}
 	return a.spent(now, until)
 }
 
 // estimate is the amount that the call may cost.
-func (c *call) estimate(price *provider.Price) spend.Estimate {
-	usd := func(u sluice.Usage) spend.Amount {
-		return spend.Amount{spend.USD: math.Round(price.Cost(u).USD * spend.Dollar)}
+func (c *call) estimate(price *provider.Price) budget.Estimate {
+	usd := func(u sluice.Usage) budget.Amount {
+		return budget.Amount{budget.USD: math.Round(price.Cost(u).USD * budget.Dollar)}
 	}
 	cost := c.request.Cost
-	e := spend.Estimate{Model: c.g.tenants.models.Of(c.model, price.MaxOutput), Input: usd(sluice.Usage{Input: cost.Input})}
+	e := budget.Estimate{Model: c.g.tenants.models.Of(c.model, price.MaxOutput), Input: usd(sluice.Usage{Input: cost.Input})}
 	switch {
 	case c.route.endpoint.Embeds() || c.route.count:
 	case cost.MaxOutput > 0:

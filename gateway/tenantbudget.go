@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/atomicfile"
-	"github.com/sluice-llm/sluice/internal/spend"
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/wake"
 )
 
@@ -68,15 +68,15 @@ type spent struct {
 	Period string  `json:"period"` // as 2026-01-31 or 2026-01
 	USD    float64 `json:"usd"`
 
-	own  float64   // the part of it that is not in the file yet; below zero, as the file has a lead
-	held float64   // the part of it that open calls hold, as they were estimated when they came
-	cap  spend.Cap // of this process, with its open calls
+	own  float64    // the part of it that is not in the file yet; below zero, as the file has a lead
+	held float64    // the part of it that open calls hold, as they were estimated when they came
+	cap  budget.Cap // of this process, with its open calls
 }
 
 // fits reports whether an amount fits below a limit in US dollars (0: none) beside the amount that was spent and the corrected estimates of
 // the open calls, and whether it would fit without those.
-func (s *spent) fits(limit float64, more spend.Amount) (now, later bool) {
-	s.cap.Limit[spend.USD], s.cap.Used[spend.USD] = math.Round(limit*spend.Dollar), math.Round((s.USD-s.held)*spend.Dollar)
+func (s *spent) fits(limit float64, more budget.Amount) (now, later bool) {
+	s.cap.Limit[budget.USD], s.cap.Used[budget.USD] = math.Round(limit*budget.Dollar), math.Round((s.USD-s.held)*budget.Dollar)
 	return s.cap.Fits(more), s.cap.FitsLater(more)
 }
 
@@ -361,12 +361,12 @@ type reserved struct {
 	tenant     *Tenant
 	day, month string  // that it counts for
 	usd        float64 // the estimate when it came
-	estimate   spend.Estimate
+	estimate   budget.Estimate
 }
 
 // reserve holds the estimate of a call, unless it does not fit: then it returns when to come again. That is never if the call alone
 // exceeds a cap, and soon if open calls hold the room.
-func (p *purse) reserve(now time.Time, t *Tenant, e spend.Estimate) (r reserved, until time.Time, ok bool) {
+func (p *purse) reserve(now time.Time, t *Tenant, e budget.Estimate) (r reserved, until time.Time, ok bool) {
 	p.mu.Lock()
 	r, until, ok = p.holdLocked(now, t, e)
 	behind := t.capped() && p.behindLocked()
@@ -383,10 +383,10 @@ func (p *purse) behindLocked() bool { return p.day.own > 0 || p.month.own > 0 }
 // untilCallsEnd is when a call may come again whose room open calls hold.
 const untilCallsEnd = time.Second
 
-func (p *purse) holdLocked(now time.Time, t *Tenant, e spend.Estimate) (r reserved, until time.Time, ok bool) {
+func (p *purse) holdLocked(now time.Time, t *Tenant, e budget.Estimate) (r reserved, until time.Time, ok bool) {
 	day, month := p.roll(now)
 	need := e.Amount()
-	usd := need[spend.USD] / spend.Dollar
+	usd := need[budget.USD] / budget.Dollar
 	if t.MaxCostDay > 0 && usd > t.MaxCostDay || t.MaxCostMonth > 0 && usd > t.MaxCostMonth {
 		return r, time.Time{}, false
 	}
@@ -435,8 +435,8 @@ func (r *reserved) fits() bool {
 	}
 	r.purse.mu.Lock()
 	defer r.purse.mu.Unlock()
-	day, _ := r.purse.day.fits(r.tenant.MaxCostDay, spend.Amount{})
-	month, _ := r.purse.month.fits(r.tenant.MaxCostMonth, spend.Amount{})
+	day, _ := r.purse.day.fits(r.tenant.MaxCostDay, budget.Amount{})
+	month, _ := r.purse.month.fits(r.tenant.MaxCostMonth, budget.Amount{})
 	return day && month
 }
 
@@ -457,10 +457,10 @@ func (r *reserved) settle(charged bool) {
 	r.purse.mu.Lock()
 	usd := -r.usd
 	if charged {
-		usd += r.estimate.Amount()[spend.USD] / spend.Dollar
+		usd += r.estimate.Amount()[budget.USD] / budget.Dollar
 	}
 	r.each(func(s *spent) {
-		s.cap.Close(&r.estimate, spend.Amount{})
+		s.cap.Close(&r.estimate, budget.Amount{})
 		s.held -= r.usd
 	})
 	r.purse.take(usd, r.day, r.month)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/spend"
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/limits"
 )
 
@@ -33,8 +33,8 @@ type TenantsConfig struct {
 type Tenants struct {
 	log    *slog.Logger
 	purses *purses
-	models spend.Models // by name, of all tenants
-	anyone *tenant      // who needs no key
+	models budget.Models // by name, of all tenants
+	anyone *tenant       // who needs no key
 	roster atomic.Pointer[roster]
 
 	mu         sync.Mutex

@@ -35,10 +35,8 @@ func (f *boundFlags) flags() []flag {
 }
 
 // budget is what the flags say of the budget of a run that starts now.
-func (f *budgetFlags) budget(now time.Time, attempts int) batch.Budget {
-	return batch.Budget{
-		Cost: f.cost, Tokens: f.tokens, Deadline: f.deadline.from(now), Failures: f.failures.count, FailedShare: f.failures.share, Attempts: attempts,
-	}
+func (f *boundFlags) budget(now time.Time) batch.Budget {
+	return batch.Budget{Cost: f.cost, Deadline: f.deadline.from(now), Failures: f.failures.count, FailedShare: f.failures.share}
 }
 
 // deadline is a flag that takes a duration from now, or an instant.
@@ -133,14 +131,19 @@ func missingPrice() error {
 	return usageError(errors.New("--max-cost needs the prices of the models, but some prices are unknown"), "set the prices in USD per million tokens, for example --price 0.15/0.60")
 }
 
+// explainBudget says which flag stopped a run.
+func (e *exitError) explainBudget(spent *batch.BudgetError) (flag string) {
+	flag = "--" + strings.ReplaceAll(string(spent.What), "_", "-")
+	e.code, e.err = exitBudget, fmt.Errorf("stopped by %s: %w", flag, spent)
+	return flag
+}
+
 // explainBudget says how a run whose budget is spent goes on.
-func (e *exitError) explainBudget(spent *batch.BudgetError, o *runOptions) {
-	e.code = exitBudget
-	flag, unit := "--"+strings.ReplaceAll(string(spent.What), "_", "-"), 1.0
+func (o *runOptions) explainBudget(e *exitError, spent *batch.BudgetError) {
+	flag, unit := e.explainBudget(spent), 1.0
 	if spent.Unit == "usd" {
 		unit = 1e-6
 	}
-	e.err = fmt.Errorf("stopped by %s: %w", flag, spent)
 	switch {
 	case spent.Alone():
 		enough := strconv.FormatFloat(math.Ceil((spent.Used.Used+spent.Next)/unit)*unit, 'f', int(-math.Log10(unit)), 64)

@@ -36,7 +36,7 @@ type execOptions struct {
 	fsync      string
 	checks     checkFlags
 	notBetween []string
-	bounds     execBounds
+	bounds     boundFlags
 	dryRun     bool
 	watch      watchFlags
 }
@@ -122,7 +122,7 @@ func (o *execOptions) table() []flagGroup {
 // config is what the flags say of the run.
 func (o *execOptions) config(s *streams) (proc.Config, error) {
 	cfg := o.cfg
-	cfg.Items.Stdin, cfg.Limits.MaxCost = s.in, o.bounds.cost
+	cfg.Items.Stdin, cfg.Limits.Budget = s.in, o.bounds.budget(time.Now())
 	if err := o.check(s); err != nil {
 		return cfg, err
 	}

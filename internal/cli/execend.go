@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/prose"
@@ -35,12 +36,8 @@ func (o *execOptions) explain(err error) *exitError {
 		}
 		err = stopped.Err
 	}
-	if spent, ok := errors.AsType[*proc.SpentError](err); ok {
-		e.code, e.err = exitBudget, fmt.Errorf("--max-cost: %w", spent)
-		return e
-	}
-	if isAny[*boundError](err) {
-		e.code = exitBudget
+	if spent, ok := errors.AsType[*batch.BudgetError](err); ok {
+		e.explainBudget(spent)
 		return e
 	}
 	if wrong, ok := errors.AsType[*proc.ConfigError](err); ok {

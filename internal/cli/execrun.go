@@ -179,7 +179,6 @@ func (r *execRun) run(ctx context.Context) error {
 		p.drain()
 	}, func(os.Signal) { abandon() }, r.rereading())
 	defer signals.stop()
-	defer r.o.bounds.after(r.exec.Stop)()
 	rep, err := r.exec.Run(ctx)
 	signals.stop()
 	stopHours()
@@ -198,9 +197,6 @@ func (r *execRun) status() status {
 
 // result takes in what came of an item.
 func (r *execRun) result(res *work.Result) {
-	if spent := r.o.bounds.count(res); spent != nil {
-		r.exec.Stop(spent)
-	}
 	r.failures.note(res)
 }
 

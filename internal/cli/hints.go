@@ -26,7 +26,7 @@ func explain(err error, o *runOptions, keys *accounts) *exitError {
 	e.hint = hintOf(err)
 	again := "resume with the same command: " + o.command()
 	if spent, ok := errors.AsType[*batch.BudgetError](err); ok {
-		e.explainBudget(spent, o)
+		o.explainBudget(e, spent)
 		return e
 	}
 	if stopped, ok := errors.AsType[*work.StoppedError](err); ok {

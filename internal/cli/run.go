@@ -192,7 +192,8 @@ func (o *runOptions) config() (batch.Config, error) {
 		MaxTokens: o.maxTokens, RetryFailed: o.redo.has("failed"), Changed: o.redo.changed(),
 		Cache: o.cache, Via: o.via, Batches: batch.Batches{Cancel: o.cancel, Resubmit: o.redo.has("lost")},
 	}
-	cfg.Budget = o.budget.budget(time.Now(), o.attempts)
+	cfg.Budget = o.budget.budget(time.Now())
+	cfg.Budget.Tokens, cfg.Budget.Attempts = o.budget.tokens, o.attempts
 	if cfg.System, err = o.systemText(); err != nil {
 		return cfg, err
 	}

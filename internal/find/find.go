@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/spend"
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -136,10 +136,10 @@ func (b *Budget) price(in, out int) float64 {
 }
 
 // amount returns the amount that tokens come to.
-func (b *Budget) amount(in, out int) spend.Amount {
-	a := spend.Amount{spend.Tokens: float64(in + out)}
+func (b *Budget) amount(in, out int) budget.Amount {
+	a := budget.Amount{budget.Tokens: float64(in + out)}
 	if b.priced() {
-		a[spend.USD] = math.Round(b.price(in, out) * spend.Dollar)
+		a[budget.USD] = math.Round(b.price(in, out) * budget.Dollar)
 	}
 	return a
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/spend"
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/wake"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -63,9 +63,9 @@ type prober struct {
 	mu       sync.Mutex
 	progress Progress
 	told     time.Time // when Progress was called last
-	cap      spend.Cap
-	models   spend.Models // by kind: some models think for longer than they may
-	passed   time.Time    // when a request was accepted last
+	cap      budget.Cap
+	models   budget.Models // by kind: some models think for longer than they may
+	passed   time.Time     // when a request was accepted last
 }
 
 // newProber returns a prober that reports to m, and the context of its requests, which is cancelled, with the reason as its
@@ -75,13 +75,13 @@ func newProber(ctx context.Context, cfg Config, m *measurements) (*prober, conte
 	now := time.Now()
 	p := &prober{cfg: cfg, m: m, began: now, passed: now, stop: stop}
 	if cfg.Budget.Tokens < math.MaxInt {
-		p.cap.Limit[spend.Tokens] = float64(cfg.Budget.Tokens)
+		p.cap.Limit[budget.Tokens] = float64(cfg.Budget.Tokens)
 	}
 	if cfg.Budget.priced() {
 		p.progress.Spent.Cost = new(float64)
 	}
 	if cfg.Budget.MaxCost != nil {
-		p.cap.Limit[spend.USD] = max(1, math.Round(*cfg.Budget.MaxCost*spend.Dollar))
+		p.cap.Limit[budget.USD] = max(1, math.Round(*cfg.Budget.MaxCost*budget.Dollar))
 	}
 	return p, ctx
 }
@@ -165,7 +165,7 @@ func (p *prober) retry(ctx context.Context, s *shape, helps func(sluice.Kind) bo
 type held struct {
 	at       time.Time
 	cost     sluice.Cost
-	estimate spend.Estimate
+	estimate budget.Estimate
 }
 
 // hold reserves the amount that a request may use. It fails when the budget does not suffice.
@@ -173,7 +173,7 @@ func (p *prober) hold(s *shape) (held, error) {
 	in, out := s.reserve()
 	h := held{
 		cost:     sluice.Cost{Input: in, MaxOutput: out},
-		estimate: spend.Estimate{Model: p.models.Of(s.kind, 0), Input: p.cfg.Budget.amount(in, 0), Declared: p.cfg.Budget.amount(0, out)},
+		estimate: budget.Estimate{Model: p.models.Of(s.kind, 0), Input: p.cfg.Budget.amount(in, 0), Declared: p.cfg.Budget.amount(0, out)},
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,11 +193,11 @@ func (p *prober) fits(in, out int) error {
 	return p.fitsLocked(p.cfg.Budget.amount(in, out))
 }
 
-func (p *prober) fitsLocked(more spend.Amount) error {
+func (p *prober) fitsLocked(more budget.Amount) error {
 	switch p.cap.Exceeded(p.cap.Held().Plus(1, more)) {
-	case spend.Tokens:
+	case budget.Tokens:
 		return ErrTokenBudget
-	case spend.USD:
+	case budget.USD:
 		return ErrMaxCost
 	}
 	return nil
@@ -221,7 +221,7 @@ func (p *prober) settle(h *held, r *reply) error {
 	spent.Input += in
 	spent.Output += out
 	if spent.Cost != nil {
-		spent.Cost = new(p.cap.Used[spend.USD] / spend.Dollar)
+		spent.Cost = new(p.cap.Used[budget.USD] / budget.Dollar)
 	}
 	switch {
 	case r.accepted():

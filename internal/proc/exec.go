@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/internal/proc/agents"
 	"github.com/sluice-llm/sluice/internal/rows"
@@ -77,9 +78,9 @@ type Limits struct {
 
 	IgnorePause bool // a limit that an earlier run met and that is not over is not waited for
 
-	// MaxCost is the maximum cost of this run in US dollars, as far as commands state theirs: no command starts whose expected cost would
-	// exceed it, beside the expected costs of those that run. 0 is no maximum. The run then stops with a *SpentError.
-	MaxCost float64
+	// Budget bounds the run, which then stops with a *budget.Error. Of the cost it knows what commands state: no command starts whose
+	// expected cost would exceed the rest, beside the expected costs of those that run.
+	Budget budget.Budget
 }
 
 // Exec is a run of commands over items. Use Open, then Run once, then Close.
@@ -93,6 +94,7 @@ type Exec struct {
 	input   *input
 	journal *work.Journal
 	runner  *work.Runner
+	guard   *budget.Guard
 	probe   *probe
 	lane    *lane
 	workers *workers
@@ -206,10 +208,11 @@ func (x *Exec) openRunner() (err error) {
 		spec.Args = x.literals()
 		x.workers = newWorkers(workersConfig{Run: cfg.Command.Run, Spec: spec, Log: x.log})
 	}
+	x.guard = x.newGuard()
 	x.runner, err = work.New(work.Config{
-		Handler: x.bounded(work.Calls(cfg.Limits.Scheduler, x.attempt)), Feed: x.input.feed, Total: x.input.known(), Already: x.tally.already(),
+		Handler: x.guard.Bound(work.Calls(cfg.Limits.Scheduler, x.attempt)), Feed: x.input.feed, Total: x.input.known(), Already: x.tally.already(),
 		AlreadyFailed: x.tally.alreadyFailed, Workers: cfg.Workers, Journal: x.journal, Encode: x.encode, Accept: x.keep, OnResult: x.recorded, Observer: cfg.Observer,
-		Name: "exec", Pauses: cfg.Pauses, Outlook: x.Outlook, Logger: x.log, Conclude: x.conclude,
+		Failed: func() { x.guard.Finished(true) }, Name: "exec", Pauses: cfg.Pauses, Outlook: x.Outlook, Logger: x.log, Conclude: x.conclude,
 	})
 	return err
 }
@@ -223,6 +226,9 @@ func (x *Exec) recorded(r *work.Result) {
 	}
 	x.tally.add(r.ID, stage, r.Kind, stateOf(r.Kind, t != nil && t.quarantined))
 	x.input.settle(int(r.Seq)-1, r.Kind == sluice.OK)
+	if r.Kind == sluice.OK { // a failure was counted before
+		x.guard.Finished(false)
+	}
 	if x.cfg.OnResult != nil {
 		x.cfg.OnResult(r)
 	}
@@ -231,6 +237,7 @@ func (x *Exec) recorded(r *work.Result) {
 // Run runs the items without a result, and reports on all runs in the directory.
 func (x *Exec) Run(ctx context.Context) (Report, error) {
 	x.honour()
+	defer x.guard.Watch()()
 	done, err := x.runner.Run(ctx)
 	rep := x.report(done)
 	if wrong := writeJSON(ReportPath(x.dir), rep); wrong != nil && err == nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/proc/agents"
@@ -147,7 +148,7 @@ func TestWhatACommandLeavesBehindIsNotWaitedFor(t *testing.T) {
 func TestCommandsStayBelowTheirMaximumCost(t *testing.T) {
 	for _, jobs := range []int{1, 4} {
 		bubble(t, 100, func(t *testing.T, c *course) {
-			c.cfg.Verdict.CLI, c.cfg.Limits.MaxCost = agents.Recognise("claude"), 0.105
+			c.cfg.Verdict.CLI, c.cfg.Limits.Budget.Cost = agents.Recognise("claude"), 0.105
 			c.limits.Limits.Concurrency = jobs
 			c.play(func(_ context.Context, k call) int {
 				time.Sleep(time.Second)
@@ -155,8 +156,8 @@ func TestCommandsStayBelowTheirMaximumCost(t *testing.T) {
 				return 0
 			})
 			rep, err := c.run()
-			spent, ok := errors.AsType[*proc.SpentError](err)
-			if !ok || rep.Succeeded != 10 || spent.Used > spent.Max || spent.Used+spent.Next <= spent.Max {
+			spent, ok := errors.AsType[*budget.Error](err)
+			if !ok || rep.Succeeded != 10 || spent.Used.Used > spent.Limit || spent.Used.Used+spent.Next <= spent.Limit {
 				t.Errorf("%d at once: %d done, %+v, error %v", jobs, rep.Succeeded, spent, err)
 			}
 		})

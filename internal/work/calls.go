@@ -60,6 +60,7 @@ type callState struct {
 	worker *worker         // nil outside a Runner
 	item   Item
 	result Result
+	turn   Turn // nil without a Ration
 	aside  bool // it waits on its own before another attempt, if there is one, and is not counted as queued
 	try    func(context.Context, *sluice.Permit) sluice.Outcome
 
@@ -101,7 +102,7 @@ func (c *calls) Handle(ctx context.Context, item Item) (Result, error) {
 	result := st.result
 	result.Tally = tally
 	aside := st.aside
-	st.ctx, st.worker, st.item, st.result, st.aside = nil, nil, Item{}, Result{}, false
+	st.ctx, st.worker, st.item, st.result, st.turn, st.aside = nil, nil, Item{}, Result{}, nil, false
 	c.states.Put(st)
 	counted = false
 	if !aside {
@@ -142,13 +143,12 @@ func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Out
 		w.queued(-1)
 	}
 	st.aside = true // also if the attempt panics: Do gives up then
-	ration := st.calls.ration
-	if ration != nil && !ration.Send(&st.item) {
+	if st.turn != nil && !st.turn.Send() {
 		return sluice.Outcome{Kind: sluice.Network, Unsent: true, Abandoned: true, Err: errNoRoom}
 	}
 	st.result, o = st.calls.attempt(st.ctx, permit, st.item)
-	if ration != nil {
-		ration.Sent(&st.item, &st.result, &o)
+	if st.turn != nil {
+		st.turn.Sent(&st.result, &o)
 	}
 	if !o.Kind.Transient() {
 		st.aside = false

@@ -1,6 +1,4 @@
-// Package spend stops requests at a spending cap: the amount that they used, and the corrected estimates of the open ones, stay within
-// it. So it is exceeded by what open requests use above their estimates at most.
-package spend
+package budget
 
 import (
 	"math"

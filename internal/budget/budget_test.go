@@ -1,0 +1,170 @@
+package budget_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/budget"
+	"github.com/sluice-llm/sluice/internal/suite"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
+)
+
+func tokens(n float64) budget.Amount { return budget.Amount{budget.Tokens: n} }
+
+// TestACapIsExceededByTheOpenRequestsAtMost has requests that use up to a hundred times their estimates, open in random numbers.
+func TestACapIsExceededByTheOpenRequestsAtMost(t *testing.T) {
+	for seed := range uint64(200) {
+		luck := rand.New(rand.NewPCG(seed, 1))
+		limit, factor, most := 50_000+float64(luck.IntN(100_000)), 1+luck.Float64()*99, 1+luck.IntN(8)
+		c := budget.Cap{Limit: tokens(limit)}
+		m := budget.NewModel(4096)
+		var open []budget.Estimate
+		largest := 0.0
+		for range 10_000 {
+			cost := limits.Cost{Input: 1 + luck.IntN(300), MaxOutput: luck.IntN(2) * luck.IntN(500)}
+			e := budget.Estimate{Model: m, Input: tokens(float64(cost.Input)), Declared: tokens(float64(cost.MaxOutput))}
+			if cost.MaxOutput == 0 {
+				e.Unstated = tokens(1)
+			}
+			if len(open) < most && c.Fits(e.Amount()) {
+				c.Open(&e)
+				open = append(open, e)
+				continue
+			}
+			if len(open) == 0 {
+				break
+			}
+			used := factor * (open[0].Input[budget.Tokens] + 100)
+			largest = max(largest, used)
+			m.Learn(limits.Cost{Input: int(open[0].Input[budget.Tokens])}, used-100, 100)
+			c.Close(&open[0], tokens(used))
+			open = open[1:]
+		}
+		if over := c.Used[budget.Tokens] - limit; over > float64(most)*largest {
+			t.Errorf("seed %d: exceeded by %v, with %d open requests of %v at most", seed, over, most, largest)
+		}
+		if len(open) == 0 && c.Held() != (budget.Amount{}) {
+			t.Errorf("seed %d: %v is held by nothing", seed, c.Held())
+		}
+	}
+}
+
+func TestOpenRequestsAreCorrectedByResponses(t *testing.T) {
+	m := budget.NewModel(8000)
+	c := budget.Cap{Limit: tokens(100_000)}
+	e := budget.Estimate{Model: m, Input: tokens(10), Unstated: tokens(1)}
+	if got := e.Amount(); got != tokens(8010) {
+		t.Errorf("before any response: %v", got)
+	}
+	c.Open(&e)
+	c.Open(&e)
+	for range 95 {
+		m.Learn(limits.Cost{Input: 10}, 250, 100)
+	}
+	m.Learn(limits.Cost{Input: 10}, 250, 9000) // beyond the 95th percentile of the last 64
+	if got := c.Held(); got != tokens(2*350) {
+		t.Errorf("two open requests hold %v", got)
+	}
+	m.Learn(limits.Cost{Input: 10, MaxOutput: 10}, 10, 40)
+	declared := budget.Estimate{Model: m, Declared: tokens(10)}
+	if got := declared.Amount(); got != tokens(40) {
+		t.Errorf("a model that exceeds the declared maximum four times: %v", got)
+	}
+}
+
+func TestLimitsOfBothUnitsHold(t *testing.T) {
+	c := budget.Cap{Limit: budget.Amount{budget.USD: budget.Dollar, budget.Tokens: 100}, Used: budget.Amount{budget.USD: 0.5 * budget.Dollar, budget.Tokens: 90}}
+	for unit, more := range map[int]budget.Amount{-1: tokens(10), budget.Tokens: tokens(11), budget.USD: {budget.USD: 0.51 * budget.Dollar}} {
+		if got := c.Exceeded(more); got != unit {
+			t.Errorf("%v exceeds the limit of unit %d, want %d", more, got, unit)
+		}
+	}
+}
+
+// TestWhatIsSpentAndHeldStaysWithinTheCap has items enter, try several times, fail, panic or be cut off, in random interleavings. Requests
+// use at most their estimates, so that nothing may exceed the cap at any time; and in the end nothing is held.
+func TestWhatIsSpentAndHeldStaysWithinTheCap(t *testing.T) {
+	for seed := range uint64(suite.Size(40, 1000)) {
+		synctest.Test(t, func(t *testing.T) {
+			luck := rand.New(rand.NewPCG(seed, 3))
+			var mu sync.Mutex
+			random := func(n int) int {
+				mu.Lock()
+				defer mu.Unlock()
+				return luck.IntN(n)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var stops, spent atomic.Int64
+			m := budget.NewModel(100)
+			limit := 500 + random(3000)
+			g := budget.New(budget.Config{
+				Budget: budget.Budget{Tokens: limit}, Stop: func(error) { stops.Add(1); cancel() },
+				Estimate: func(item *work.Item) budget.Estimate {
+					return budget.Estimate{Model: m, Declared: tokens(float64(item.Size))}
+				},
+				Used: func(item *work.Item, r *work.Result, _ *sluice.Outcome) (budget.Amount, bool) {
+					return tokens(float64(r.Status)), r.Status >= 0
+				},
+			})
+			check := func() {
+				s := g.Status()
+				if s.Used[budget.Tokens]+s.Held[budget.Tokens] > float64(limit) {
+					t.Errorf("seed %d: %v used and %v held of %d", seed, s.Used, s.Held, limit)
+				}
+			}
+			if random(4) == 0 {
+				time.AfterFunc(time.Duration(random(2000))*time.Millisecond, cancel)
+			}
+			var wg sync.WaitGroup
+			for n := range 60 {
+				item := &work.Item{ID: fmt.Sprint(n), Size: 1 + random(200)}
+				pause := func() {
+					time.Sleep(time.Duration(1+random(300))*time.Millisecond + time.Duration(n)*time.Microsecond) // never two at once
+					check()
+				}
+				wg.Go(func() {
+					pause()
+					turn := g.Turn(item)
+					for again := true; again; {
+						attempts, err := turn.Enter(ctx)
+						if err != nil {
+							return
+						}
+						for tries := random(3); tries >= 0 && attempts.Err() == nil; tries-- {
+							pause()
+							if !turn.Send() {
+								break
+							}
+							pause()
+							used := random(item.Size+2) - 1 // -1: nothing states it
+							spent.Add(int64(used))
+							if used < 0 {
+								spent.Add(int64(item.Size) + 1)
+							}
+							if used < 0 && random(2) == 0 { // it panicked
+								break
+							}
+							turn.Sent(&work.Result{Status: used}, &sluice.Outcome{})
+						}
+						again = turn.Leave()
+						check()
+					}
+				})
+			}
+			wg.Wait()
+			time.Sleep(time.Second)
+			if s := g.Status(); s.Held != (budget.Amount{}) || s.Open+s.Waiting != 0 || stops.Load() > 1 || s.Used != tokens(float64(spent.Load())) {
+				t.Errorf("seed %d: %+v is left of %d, %d stops", seed, s, spent.Load(), stops.Load())
+			}
+		})
+	}
+}

@@ -1,0 +1,360 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/work"
+)
+
+// Config configures a Guard. Estimate and Used are required if Budget has a cost or tokens.
+type Config struct {
+	Budget
+
+	// Estimate returns the estimate of an item's next attempt.
+	Estimate func(*work.Item) Estimate
+
+	// Used returns the amount that an attempt used, and lets the Model learn from it. It returns false if the attempt may be charged, and
+	// nothing states its usage: then its estimate counts.
+	Used func(*work.Item, *work.Result, *sluice.Outcome) (used Amount, stated bool)
+
+	// Stop is called with an *Error when the run must stop.
+	Stop func(error)
+}
+
+// Guard holds a run to its Budget. It lets items in while their estimates fit into the caps, in order. An item that does not fit waits
+// for the open ones to finish, and holds up no others if it would not fit then. It is safe for concurrent use.
+type Guard struct {
+	cfg   Config
+	began time.Time
+
+	mu      sync.Mutex
+	cap     Cap
+	open    int // items that hold an estimate, waiting for a permit or sent
+	queue   []*turn
+	stopped bool
+	ends    *time.Timer // set when no item is open and none fits
+
+	finished, failed int // items
+}
+
+// New returns the Guard of a run that begins now.
+func New(cfg Config) *Guard {
+	limit := Amount{math.Ceil(cfg.Cost * Dollar), float64(cfg.Tokens)}
+	return &Guard{cfg: cfg, began: time.Now(), cap: Cap{Limit: limit}}
+}
+
+// Bound holds the calls of a Handler that work.Calls or work.Routed returned to the caps.
+func (g *Guard) Bound(calls work.Handler) work.Handler {
+	if !g.Caps() {
+		return calls
+	}
+	return work.Rationed(calls, g)
+}
+
+// Caps reports whether the cost or the tokens are bounded.
+func (g *Guard) Caps() bool { return g.cap.Limit != Amount{} }
+
+// turn is an item that came and did not leave.
+type turn struct {
+	*Guard
+	item     *work.Item
+	estimate Estimate
+	state    turnState
+	ready    chan struct{} // closed when it is let in
+	cancel   context.CancelCauseFunc
+	again    bool // it waits once more, before another attempt
+	failures int  // attempts
+}
+
+type turnState uint8
+
+const (
+	waiting turnState = iota
+	in                // it holds its estimate, or nothing after an attempt that used something
+	sent              // an attempt is under way
+	starved           // its next attempt did not fit
+)
+
+// errStarved ends the attempts of an item that waits for room.
+var errStarved = errors.New("the spending cap does not allow another attempt now")
+
+// Turn begins an item.
+func (g *Guard) Turn(item *work.Item) work.Turn {
+	return &turn{Guard: g, item: item, estimate: g.cfg.Estimate(item)}
+}
+
+// Enter waits until the item's estimate fits. An item whose last attempt did not fit is first in the queue.
+func (t *turn) Enter(ctx context.Context) (context.Context, error) {
+	t.mu.Lock()
+	t.state, t.ready = waiting, make(chan struct{})
+	if t.again {
+		t.queue = slices.Insert(t.queue, 0, t)
+	} else {
+		t.queue = append(t.queue, t)
+	}
+	t.pumpLocked()
+	t.mu.Unlock()
+	select {
+	case <-t.ready:
+		ctx, t.cancel = context.WithCancelCause(ctx)
+		return ctx, nil
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state == waiting {
+		t.queue = slices.DeleteFunc(t.queue, func(other *turn) bool { return other == t })
+	} else { // it was let in, and the run ends
+		t.leaveLocked()
+	}
+	t.pumpLocked()
+	return nil, context.Cause(ctx)
+}
+
+// Send checks at the instant of sending that everything which is held still fits: responses may have shown since that it is more.
+func (t *turn) Send() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cap.Close(&t.estimate, Amount{})
+	t.estimate = t.cfg.Estimate(t.item) // of this attempt, whose request may be another
+	t.cap.Open(&t.estimate)
+	if !t.cap.Fits(Amount{}) {
+		t.state = starved
+		t.cancel(errStarved)
+		return false
+	}
+	t.state = sent
+	return true
+}
+
+// Sent counts an attempt. It marks the outcome as final if the item has no attempt left.
+func (t *turn) Sent(result *work.Result, o *sluice.Outcome) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.state = in
+	used, stated := t.cfg.Used(t.item, result, o)
+	if !stated {
+		used = t.estimate.Amount()
+	}
+	if used != (Amount{}) {
+		t.cap.Close(&t.estimate, used)
+		t.estimate = Estimate{Model: t.estimate.Model}
+		t.cap.Open(&t.estimate)
+	}
+	if !o.Kind.Throttle() && !o.Amended {
+		t.failures++
+	}
+	if t.again && o.Kind.Transient() && t.cfg.Attempts > 0 && t.failures >= t.cfg.Attempts { // no Scheduler counts them together
+		o.Final = true
+	}
+	t.pumpLocked()
+}
+
+// Leave releases the estimate of the item. It reports whether the item must enter once more, since its next attempt did not fit.
+func (t *turn) Leave() (again bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.again = t.state == starved
+	t.leaveLocked()
+	if t.again {
+		t.estimate = t.cfg.Estimate(t.item)
+	}
+	t.pumpLocked()
+	t.cancel(nil)
+	return t.again
+}
+
+func (t *turn) leaveLocked() {
+	used := Amount{}
+	if t.state == sent { // it ended without an outcome: all of its estimate counts
+		used = t.estimate.Amount()
+	}
+	t.cap.Close(&t.estimate, used)
+	t.open--
+}
+
+// pumpLocked lets items in that fit. If no item is open and none fits, the run stops soon.
+func (g *Guard) pumpLocked() {
+	for i := 0; i < len(g.queue) && !g.stopped; {
+		t := g.queue[i]
+		need := t.estimate.Amount()
+		switch {
+		case g.cap.Fits(need):
+			g.queue = slices.Delete(g.queue, i, i+1)
+			g.cap.Open(&t.estimate)
+			g.open++
+			t.state = in
+			close(t.ready)
+		case g.cap.FitsLater(need):
+			return // it is next
+		default:
+			i++
+		}
+	}
+	if g.stuckLocked() && g.ends == nil {
+		g.ends = time.AfterFunc(arrival, g.end)
+	}
+}
+
+// arrival is the time that items which fit may take to come, when the first ones do not fit.
+const arrival = 50 * time.Millisecond
+
+// stuckLocked reports whether no item that waits can ever be let in.
+func (g *Guard) stuckLocked() bool { return g.open == 0 && len(g.queue) > 0 && !g.stopped }
+
+// end stops the run if no item came that fits.
+func (g *Guard) end() {
+	g.mu.Lock()
+	g.ends = nil
+	stops := g.stuckLocked()
+	var spent *Error
+	if stops {
+		g.stopped, spent = true, g.spentLocked(g.queue[0].item.ID, g.queue[0].estimate.Amount())
+	}
+	g.mu.Unlock()
+	if stops {
+		g.cfg.Stop(spent)
+	}
+}
+
+// spentLocked says which cap an item does not fit into.
+func (g *Guard) spentLocked(id string, next Amount) *Error {
+	unit := max(0, g.cap.Exceeded(next))
+	return &Error{Used: g.usedLocked(unit), Next: next[unit] / unitSize[unit], ID: id}
+}
+
+var unitSize = Amount{USD: Dollar, Tokens: 1}
+
+func (g *Guard) usedLocked(unit int) Used {
+	u := Used{Cost, "usd", g.cap.Limit[unit] / unitSize[unit], g.cap.Used[unit] / unitSize[unit]}
+	if unit == Tokens {
+		u.What, u.Unit = Total, "tokens"
+	}
+	return u
+}
+
+// Open holds the estimate of an item that no Scheduler sends, if it fits or was sent before. It returns an *Error if it will never fit,
+// since nothing is open.
+func (g *Guard) Open(id string, e *Estimate, before bool) (ok bool, _ error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if before || g.cap.Fits(e.Amount()) {
+		g.cap.Open(e)
+		g.open++
+		return true, nil
+	}
+	if g.open == 0 {
+		g.stopped = true
+		return false, g.spentLocked(id, e.Amount())
+	}
+	return false, nil
+}
+
+// Close releases the estimate of an item that Open held, and counts the amount that it used.
+func (g *Guard) Close(e *Estimate, used Amount) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cap.Close(e, used)
+	g.open--
+	g.pumpLocked()
+}
+
+// leastJudged is how many items must be finished before a share of them says anything.
+const leastJudged = 20
+
+// Finished counts a finished item, and stops the run at too many failures.
+func (g *Guard) Finished(failed bool) {
+	g.mu.Lock()
+	g.finished++
+	if failed {
+		g.failed++
+	}
+	items, share := g.failuresLocked()
+	enough := g.finished >= leastJudged
+	g.mu.Unlock()
+	switch {
+	case !failed:
+	case items.Limit > 0 && items.Used >= items.Limit:
+		g.cfg.Stop(&Error{Used: items})
+	case share.Limit > 0 && enough && share.Used > share.Limit:
+		g.cfg.Stop(&Error{Used: share})
+	}
+}
+
+func (g *Guard) failuresLocked() (items, share Used) {
+	return Used{Failures, "items", float64(g.cfg.Failures), float64(g.failed)},
+		Used{Failures, "share", g.cfg.FailedShare, float64(g.failed) / float64(max(1, g.finished))}
+}
+
+// longestLook is how long a wait for an instant may rely on a clock that stands still while the machine sleeps.
+const longestLook = time.Minute
+
+// Watch stops the run at its deadline. The returned function ends the watch.
+func (g *Guard) Watch() (end func()) {
+	at := g.cfg.Deadline.Round(0) // by the clock on the wall
+	if at.IsZero() {
+		return func() {}
+	}
+	stop := func() { g.cfg.Stop(&Error{Used: Used{What: Time, Unit: "seconds"}}) }
+	if time.Until(at) <= 0 { // reading the input took that long: not one request is sent
+		stop()
+		return func() {}
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for left := time.Until(at); left > 0; left = time.Until(at) {
+			select {
+			case <-time.After(min(left, longestLook)):
+			case <-done:
+				return
+			}
+		}
+		stop()
+	})
+	return func() {
+		close(done)
+		wg.Wait()
+	}
+}
+
+// Uses returns what the run used of all its bounds.
+func (g *Guard) Uses() (all []Used) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	items, share := g.failuresLocked()
+	for _, u := range []Used{g.usedLocked(USD), g.usedLocked(Tokens), g.timeUsed(), items, share} {
+		if u.Limit != 0 {
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
+func (g *Guard) timeUsed() Used {
+	if g.cfg.Deadline.IsZero() {
+		return Used{}
+	}
+	return Used{Time, "seconds", g.cfg.Deadline.Sub(g.began).Seconds(), time.Since(g.began).Seconds()}
+}
+
+// Status is how the caps of a Guard stand.
+type Status struct {
+	Cap            // without the open requests
+	Held    Amount // their corrected estimates
+	Open    int    // items that hold an estimate
+	Waiting int    // items that wait for room
+}
+
+// Status returns how the caps stand.
+func (g *Guard) Status() Status {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return Status{Cap{Limit: g.cap.Limit, Used: g.cap.Used}, g.cap.Held(), g.open, len(g.queue)}
+}
