@@ -51,9 +51,6 @@ func (b *Batch) onResult() func(*work.Result) {
 		hooks = append(hooks, b.via.recorded)
 	}
 	hooks = slices.DeleteFunc(hooks, func(f func(*work.Result)) bool { return f == nil })
-	if len(hooks) == 0 {
-		return nil
-	}
 	return func(r *work.Result) {
 		for _, f := range hooks {
 			f(r)

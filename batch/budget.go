@@ -13,15 +13,15 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// What bounds a run, and what stops it.
+// Types of internal/budget.
 type (
-	Budget      = budget.Budget  // bounds of a run
-	Limited     = budget.Limited // one of the bounds
-	Used        = budget.Used    // what a run used of one
-	BudgetError = budget.Error   // the end of a run whose Budget is spent
+	Budget      = budget.Budget  // limits of a run
+	Limited     = budget.Limited // name of a limit
+	Used        = budget.Used    // amount that a run used of a limit
+	BudgetError = budget.Error   // error of a run that reached a limit of its Budget
 )
 
-// What a Budget bounds.
+// Limits of a Budget.
 const (
 	LimitedCost     = budget.Cost     // US dollars
 	LimitedTokens   = budget.Total    // input and output
@@ -123,8 +123,8 @@ func (b *Batch) usedFar(item *work.Item, a *Answer) budget.Amount {
 // together is the usage of requests that go through a Batch API.
 var together = sluice.Usage{Service: limits.ServiceBatch}
 
-// hold holds the estimate of a request that goes into a part of a batch, or that an earlier process sent in one (sent). It returns nil if
-// there is no room now, or a *BudgetError if there never will be. Without a cap it returns an empty estimate.
+// hold reserves the estimate of a request that goes into a part of a batch, or that an earlier process sent in one (sent). It returns nil
+// if the estimate does not fit now, and a *BudgetError if it never will. Without a cap it returns an empty estimate.
 func (v *via) hold(item *work.Item, cost sluice.Cost, sent bool) (*budget.Estimate, error) {
 	b := v.batch
 	if !b.guard.Caps() {
@@ -139,7 +139,7 @@ func (v *via) hold(item *work.Item, cost sluice.Cost, sent bool) (*budget.Estima
 
 var noEstimate budget.Estimate
 
-// settle releases the estimate of a request, and counts what it used: o is nil if it was not run.
+// settle releases the estimate of a request, and counts its usage. o is nil if the request was not run.
 func (v *via) settle(e *budget.Estimate, item *work.Item, status int, o *sluice.Outcome) {
 	b := v.batch
 	if !b.guard.Caps() || e == nil {
@@ -155,7 +155,7 @@ func (v *via) settle(e *budget.Estimate, item *work.Item, status int, o *sluice.
 	b.guard.Close(e, used)
 }
 
-// priced refuses a line of whose cost nobody knows anything, where a sum of money bounds the run.
+// priced rejects a line if the run has a maximum cost and the price of its model is unknown.
 func (in *input) priced(row *rows.Row, rq *request) error {
 	if in.cfg.Budget.Cost == 0 || in.costs[rq.model] {
 		return nil
@@ -180,7 +180,7 @@ func (in *input) priced(row *rows.Row, rq *request) error {
 	return nil
 }
 
-// hasPrice reports whether it is known what a request may cost, whoever answers it.
+// hasPrice reports whether the price of a request is known at all upstreams that may serve it.
 func (in *input) hasPrice(rq *request) bool {
 	if u := in.cfg.Upstreams; u != nil {
 		return u.Price(rq.model, rq.endpoint) != nil

@@ -3,10 +3,7 @@ package batch
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
-	"iter"
-	"os"
 	"path/filepath"
 
 	"github.com/sluice-llm/sluice/internal/parts"
@@ -105,25 +102,19 @@ func (b *Batch) match() error {
 	if b.cfg.Output == "" {
 		return nil
 	}
-	file, err := openRecorded(b.cfg.Output)
-	if file == nil || err != nil {
+	if err := checkPlain(b.cfg.Output); err != nil {
 		return err
 	}
-	defer file.Close()
-	m := &matcher{batch: b}
-	return m.read(b.cfg.Output, recordedLines(file))
-}
-
-// openRecorded opens an output to read it; nil is that there is none.
-func openRecorded(path string) (*os.File, error) {
-	if err := checkPlain(path); err != nil {
-		return nil, err
-	}
-	file, err := os.Open(path)
+	r, err := OpenRecordings(b.cfg.Output)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil
 	}
-	return file, err
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	m := &matcher{batch: b}
+	return m.read(b.cfg.Output, r.lines())
 }
 
 // checkPlain refuses an output that is there and keeps nothing, such as a directory, a pipe or a device.
@@ -132,25 +123,6 @@ func checkPlain(path string) error {
 		return &ConfigError{Field: "Output", Err: err}
 	}
 	return nil
-}
-
-// recordedLines gives the lines of an output as they are matched: not a last one that a run left torn.
-func recordedLines(file *os.File) iter.Seq2[work.Line, error] {
-	return func(yield func(work.Line, error) bool) {
-		r := work.NewLineReader(file, 0)
-		for {
-			line, err := r.Next()
-			if err == io.EOF {
-				return
-			}
-			if err == nil && line.Torn && !wholeResult(line.Bytes) && torn(line.Bytes) {
-				return
-			}
-			if !yield(line, err) || err != nil {
-				return
-			}
-		}
-	}
 }
 
 // look goes through what is left.

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// Recording is a line of the output: a line of an OpenAI batch output file, with figures of Sluice. All that write or read results do
-// it by this type. Raw values share memory with the line.
+// Recording is a line of the output: a line of an OpenAI batch output file, with figures of Sluice. All code that writes or reads results
+// uses this type. Raw values share memory with the line.
 type Recording struct {
 	Name     string    `json:"id"`        // ID of the result.
 	ID       string    `json:"custom_id"` // ID of the item.
@@ -38,7 +38,7 @@ type Failure struct {
 	Message string `json:"message"` // Error message, without keys.
 }
 
-// Figures are what Sluice says of a result.
+// Figures are the attempts, waits, tokens and cost of a result.
 type Figures struct {
 	Input        string          `json:"input"`                        // Hash of the request.
 	Attempts     int             `json:"attempts"`                     // Attempts, except rate-limited attempts.
@@ -100,7 +100,7 @@ func resultName(r *work.Result) string {
 	return "batch_req_" + hex.EncodeToString(h.Sum(nil))
 }
 
-// message is the recorded text of an error: of the last attempt, since the counts stand beside it.
+// message returns the recorded text of an error: that of the last attempt, because the counts have fields of their own.
 func message(err error) string {
 	if call, ok := errors.AsType[*sluice.CallError](err); ok && call.Err != nil {
 		return call.Reason()
@@ -115,7 +115,7 @@ func millis(d time.Duration) int64 { return d.Round(time.Millisecond).Millisecon
 
 var errNotResult = errors.New("not a result of sluice run: want the fields custom_id and sluice.input")
 
-// ParseRecording reads a line of an output of Sluice, or of an output file of OpenAI's Batch API, which has no figures.
+// ParseRecording parses a line of an output of Sluice, or of an output file of OpenAI's Batch API, which has no figures.
 func ParseRecording(line []byte) (rec Recording, err error) {
 	s := jsonscan.New(line)
 	err = s.Struct(&rec)

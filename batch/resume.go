@@ -25,8 +25,8 @@ func (b *Batch) resume() error {
 	return nil
 }
 
-// sort puts the output into the order of the input, and lines that are not of the input behind that. All items are recorded: if there
-// is no room for it, the output stays as it is.
+// sort sorts the output into the order of the input, once all items are recorded. Lines of other items go last. If sorting fails, for
+// example because the disk is full, the output stays complete and unsorted.
 func (b *Batch) sort() {
 	if p := b.runner.Progress(); b.sorted && p.Done+p.Failed == 0 {
 		return
@@ -40,7 +40,7 @@ func (b *Batch) sort() {
 	}
 }
 
-// rank is the place in the input of the item with this id. What is not in the input is behind all that is.
+// rank returns the position in the input of the item with this ID. IDs that are not in the input have the highest rank.
 func (in *input) rank(id string) uint32 {
 	if number, ok := in.index.Find([]byte(id)); ok {
 		return uint32(number)

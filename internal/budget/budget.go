@@ -1,6 +1,6 @@
-// Package budget stops a run at its bounds: the cost and the tokens of its requests, failed items, and a deadline. The amount that
-// requests used, and the corrected estimates of the open ones, stay within a cap. So it is exceeded by what open requests use above
-// their estimates at most.
+// Package budget stops a run at its limits: the cost and the tokens of its requests, failed items, and a deadline. The usage of finished
+// requests and the corrected estimates of open requests stay within a cap. A cap is exceeded at most by the usage of open requests above
+// their estimates.
 package budget
 
 import (
@@ -13,15 +13,15 @@ import (
 	"github.com/sluice-llm/sluice/internal/prose"
 )
 
-// Budget bounds what a run may use: when it is spent, the run stops with an *Error, and what is done is kept. It is
-// of one run: another one on the same output may use as much again. The zero value bounds nothing.
+// Budget limits one run. When the run reaches a limit, it stops with an *Error, and its results are kept. The next run on the same output
+// has the full Budget again. The zero value limits nothing.
 type Budget struct {
 	// Cost and Tokens bound the cost of requests, in US dollars, and their tokens, input and output. A request is sent only if its
 	// estimate fits beside the amount that was used and the estimates of the open requests. The estimate is its input, and the maximum
 	// output that it declares, both corrected by the responses of its model. If it declares none, the estimate is the 95th percentile
 	// of its model's recent outputs; before the first response it is the maximum output of its price, or 4,096 tokens. So a cap is
-	// exceeded by what open requests use above their estimates at most. Through a Batch API a request is open from when it goes into a
-	// part, and costs what is paid there.
+	// exceeded at most by the usage of open requests above their estimates. With a Batch API, a request is open from its addition to a
+	// part, and has the price of the Batch API.
 	Cost   float64
 	Tokens int
 
@@ -38,7 +38,7 @@ type Budget struct {
 	Attempts int
 }
 
-// Check names what is wrong, and sets the default. priced says whether prices are known.
+// Check returns an error for an invalid field, and sets defaults. priced reports whether prices are known.
 func (b *Budget) Check(priced bool) error {
 	switch {
 	case !(b.Cost >= 0) || math.IsInf(b.Cost*Dollar, 0):
@@ -60,10 +60,10 @@ func (b *Budget) Check(priced bool) error {
 	return nil
 }
 
-// Limited is what a Budget bounds.
+// Limited is the name of a limit.
 type Limited string
 
-// What is bounded.
+// Limits.
 const (
 	Cost     Limited = "max_cost"         // US dollars
 	Total    Limited = "max_total_tokens" // input and output
@@ -71,7 +71,7 @@ const (
 	Failures Limited = "max_failures"     // failed items, or their share of the finished ones
 )
 
-// Used is what a run used of one of its bounds.
+// Used is the amount that a run used of a limit.
 type Used struct {
 	What  Limited `json:"cap"`   // `max_cost`, `max_total_tokens`, `deadline` or `max_failures`.
 	Unit  string  `json:"unit"`  // `usd`, `tokens`, `seconds`, `items` or `share`.
@@ -79,7 +79,7 @@ type Used struct {
 	Used  float64 `json:"used"`  // Used amount.
 }
 
-// String says so in words.
+// String describes the amount.
 func (u Used) String() string {
 	percent := func(share float64) string { return strconv.FormatFloat(share*100, 'g', 3, 64) + " %" }
 	switch u.Unit {
@@ -95,17 +95,17 @@ func (u Used) String() string {
 	return "the deadline has passed"
 }
 
-// Error stops a run whose Budget is spent.
+// Error is the error of a run that reached a limit.
 type Error struct {
 	Used
-	Next float64 // what the next item may use: cost or tokens
+	Next float64 // cost or tokens that the next item may use
 	ID   string  // the item
 }
 
-// Alone says that the next item does not fit into the whole budget: a run with the same budget cannot send it.
+// Alone reports whether the next item exceeds the whole budget by itself. A run with the same budget cannot send it.
 func (e *Error) Alone() bool { return e.Next > e.Limit }
 
-// Error says what was used.
+// Error describes the used amount and the next item.
 func (e *Error) Error() string {
 	next := prose.Group(e.Next) + " tokens"
 	if e.Unit == "usd" {

@@ -27,8 +27,8 @@ type Config struct {
 	Stop func(error)
 }
 
-// Guard holds a run to its Budget. It lets items in while their estimates fit into the caps, in order. An item that does not fit waits
-// for the open ones to finish, and holds up no others if it would not fit then. It is safe for concurrent use.
+// Guard enforces the Budget of a run. It admits items in order while their estimates fit into the caps. An item that does not fit waits
+// for open items to finish. If it would not fit then either, later items may pass it. A Guard is safe for concurrent use.
 type Guard struct {
 	cfg   Config
 	began time.Time
@@ -49,7 +49,7 @@ func New(cfg Config) *Guard {
 	return &Guard{cfg: cfg, began: time.Now(), cap: Cap{Limit: limit}}
 }
 
-// Bound holds the calls of a Handler that work.Calls or work.Routed returned to the caps.
+// Bound applies the caps to a Handler that work.Calls or work.Routed returned.
 func (g *Guard) Bound(calls work.Handler) work.Handler {
 	if !g.Caps() {
 		return calls
@@ -57,10 +57,10 @@ func (g *Guard) Bound(calls work.Handler) work.Handler {
 	return work.Rationed(calls, g)
 }
 
-// Caps reports whether the cost or the tokens are bounded.
+// Caps reports whether the cost or the tokens are limited.
 func (g *Guard) Caps() bool { return g.cap.Limit != Amount{} }
 
-// turn is an item that came and did not leave.
+// turn is an item between Turn and its last Leave.
 type turn struct {
 	*Guard
 	item     *work.Item
@@ -117,7 +117,7 @@ func (t *turn) Enter(ctx context.Context) (context.Context, error) {
 	return nil, context.Cause(ctx)
 }
 
-// Send checks at the instant of sending that everything which is held still fits: responses may have shown since that it is more.
+// Send checks at the instant of sending that all reserved estimates still fit: new responses may have raised them.
 func (t *turn) Send() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -223,7 +223,7 @@ func (g *Guard) end() {
 	}
 }
 
-// spentLocked says which cap an item does not fit into.
+// spentLocked returns the error for an item that does not fit.
 func (g *Guard) spentLocked(id string, next Amount) *Error {
 	unit := max(0, g.cap.Exceeded(next))
 	return &Error{Used: g.usedLocked(unit), Next: next[unit] / unitSize[unit], ID: id}
@@ -292,7 +292,7 @@ func (g *Guard) failuresLocked() (items, share Used) {
 		Used{Failures, "share", g.cfg.FailedShare, float64(g.failed) / float64(max(1, g.finished))}
 }
 
-// longestLook is how long a wait for an instant may rely on a clock that stands still while the machine sleeps.
+// longestLook bounds one wait: the timer's clock stops while the machine sleeps.
 const longestLook = time.Minute
 
 // Watch stops the run at its deadline. The returned function ends the watch.
@@ -324,7 +324,7 @@ func (g *Guard) Watch() (end func()) {
 	}
 }
 
-// Uses returns what the run used of all its bounds.
+// Uses returns the amounts that the run used of all its limits.
 func (g *Guard) Uses() (all []Used) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -344,7 +344,7 @@ func (g *Guard) timeUsed() Used {
 	return Used{Time, "seconds", g.cfg.Deadline.Sub(g.began).Seconds(), time.Since(g.began).Seconds()}
 }
 
-// Status is how the caps of a Guard stand.
+// Status is the state of the caps of a Guard.
 type Status struct {
 	Cap            // without the open requests
 	Held    Amount // their corrected estimates
@@ -352,7 +352,7 @@ type Status struct {
 	Waiting int    // items that wait for room
 }
 
-// Status returns how the caps stand.
+// Status returns the state of the caps.
 func (g *Guard) Status() Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 // Structs are read and written by the names and the option omitzero of their json tags. Their fields are structs, signed integers,
 // float64, bool, string, json.RawMessage (a value as it is), and pointers to these, of which nil is null.
 
-// plan is how a struct is read and written.
+// plan has the fields of a struct type.
 type plan struct {
 	fields []planField
 	byName map[string]int // indexes of fields
@@ -85,8 +85,8 @@ func appendValue(b []byte, v reflect.Value) []byte {
 	return strconv.AppendInt(b, v.Int(), 10)
 }
 
-// Struct reads an object into the struct that v points to. It skips members that the struct has not, and leaves what is missing or null
-// as it is. Raw values share memory with what is scanned. The error names the first member of another type.
+// Struct reads an object into the struct that v points to. It skips unknown members, and does not change fields whose members are missing
+// or null. Raw values share memory with the scanned bytes. The error names the first member of a wrong type.
 func (s *Scanner) Struct(v any) error { return s.structure(reflect.ValueOf(v).Elem()) }
 
 func (s *Scanner) structure(v reflect.Value) (wrong error) {

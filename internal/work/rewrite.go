@@ -8,9 +8,8 @@ import (
 	"slices"
 )
 
-// Rewrite makes the next Append replace the journal by one with the lines that keep wants and the new one behind them:
-// a run that gets no result costs none of those before it. It must be called before the first Append. keep is called by that,
-// under the journal's lock.
+// Rewrite makes the next Append replace the journal by a file with the lines for which keep returns true, and the new lines after them.
+// So a run without results removes no line. Rewrite must be called before the first Append, which calls keep under the journal's lock.
 func (j *Journal) Rewrite(keep func(Line) bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -20,7 +19,7 @@ func (j *Journal) Rewrite(keep func(Line) bool) {
 	j.keep = keep
 }
 
-// rewriteLocked makes a new journal of the lines that keep wants and the last one.
+// rewriteLocked replaces the journal by the kept lines and the last one.
 func (j *Journal) rewriteLocked(keep func(Line) bool, last []byte) error {
 	return j.replaceLocked(func(w *bufio.Writer) (err error) {
 		eachLine(j.file, j.size, func(line Line, lineErr error) bool {
@@ -35,9 +34,8 @@ func (j *Journal) rewriteLocked(keep func(Line) bool, last []byte) error {
 	})
 }
 
-// Sort replaces the journal by one with the same lines in the order of their ranks. Lines of the same rank stay in their order. A
-// journal that is in order is left alone. If Sort fails, the journal is as before. It needs room for a second journal, and 16 bytes of
-// memory for each line.
+// Sort sorts the lines by their ranks. Lines of the same rank keep their order. Sort does not rewrite a sorted journal. If Sort fails, the
+// journal is unchanged. Sort needs disk space for a second journal, and 16 bytes of memory per line.
 func (j *Journal) Sort(rank func(line []byte) uint32) error {
 	type place struct {
 		offset int64
@@ -77,8 +75,8 @@ func (j *Journal) Sort(rank func(line []byte) uint32) error {
 	})
 }
 
-// replaceLocked replaces the journal by what write writes: it syncs a new file and renames it, so that a crash leaves the old or the
-// new one. The new file is locked before it has the journal's name.
+// replaceLocked replaces the journal by a new file, which write fills. The file is synced and then renamed, so a crash leaves the old or
+// the new journal. The new file is locked before it gets the journal's name.
 func (j *Journal) replaceLocked(write func(w *bufio.Writer) error) (err error) {
 	tmp, err := openNew(j.disk, j.path+".rewrite.tmp") // the lock makes the name ours
 	if err != nil {
