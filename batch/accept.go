@@ -10,9 +10,6 @@ import (
 // accept completes a result by its cost. It refuses what only says that the provider is not there, as long as nothing says that it is, and what says that
 // this host could not call it.
 func (b *Batch) accept(r *work.Result) error {
-	if b.via != nil && b.via.accept(r) {
-		return nil
-	}
 	c, _ := r.Data.(*call)
 	if r.Cached {
 		r.HasCost = true // whatever the price is, nothing was paid
@@ -28,8 +25,8 @@ func (b *Batch) accept(r *work.Result) error {
 	} else {
 		answered = a.answered.Load
 	}
-	if b.via != nil {
-		b.via.carryOver(a, r)
+	if b.batches != nil {
+		b.batches.carryOver(a, r)
 	}
 	if r.Kind == sluice.Network && (outOfFiles(r.Err) || !answered() && b.runner.Progress().Done == 0) {
 		return a.unreachable(r.Err)
@@ -47,8 +44,8 @@ func (b *Batch) onResult() func(*work.Result) {
 	if b.remote != nil {
 		hooks = append(hooks, b.remote.recorded)
 	}
-	if b.via != nil {
-		hooks = append(hooks, b.via.recorded)
+	if b.batches != nil {
+		hooks = append(hooks, b.batches.recorded)
 	}
 	hooks = slices.DeleteFunc(hooks, func(f func(*work.Result)) bool { return f == nil })
 	return func(r *work.Result) {

@@ -75,6 +75,13 @@ func (b *Batch) account(p provider.Provider) (_ *account, err error) {
 	return a, nil
 }
 
+// accountAt returns the account at a provider, which account made before.
+func (b *Batch) accountAt(provider string) *account {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.accounts[provider]
+}
+
 // honour has a Scheduler wait for the pause in which an earlier run ended, unless it is ignored: it may not have heard of it, as after
 // a kill.
 func (b *Batch) honour(s *sluice.Scheduler) {
@@ -203,7 +210,7 @@ func (a *account) exchange(ctx context.Context, permit *sluice.Permit, item *wor
 	}
 	c.trip.bill.add(a.batch, item, at, answer.Status, &o)
 	c.count(answer.Status, &o)
-	a.batch.via.count(item.Seq, c, &o)
+	a.batch.batches.countLive(item.Seq, c, &o)
 	return result, o
 }
 

@@ -77,9 +77,8 @@ type Config struct {
 	// besides. Default 4,096.
 	Window int
 
-	// Via says by which way calls go: live, one by one; or together, through the providers' Batch APIs, as Batches has it.
-	Via     Via
-	Batches Batches
+	// Batches sends the requests through Batch APIs. Nil sends them live.
+	Batches *Batches
 
 	// Price returns what a model costs at a provider; nil is unknown. It must be safe for concurrent use. A nil Price knows none.
 	// With prices, each result and the Report state the cost of requests.
@@ -156,11 +155,11 @@ type Batch struct {
 	journal *work.Journal
 	runner  *work.Runner
 	input   *input
-	sorted  bool    // the output of a file was in its order when it was opened
-	cache   *cache  // nil for none
-	terms   *terms  // of all items
-	remote  *remote // nil: calls are made here
-	via     *via    // nil: calls are live
+	sorted  bool      // the output of a file was in its order when it was opened
+	cache   *cache    // nil for none
+	terms   *terms    // of all items
+	remote  *remote   // nil: calls are made here
+	batches *batchRun // nil: requests are live
 
 	guard  *budget.Guard
 	models budget.Models
@@ -220,7 +219,7 @@ func Open(cfg Config) (*Batch, error) {
 		b.terms.attempts = cfg.Budget.Attempts
 	}
 	b.guard = budget.New(budget.Config{Budget: cfg.Budget, Estimate: b.estimate, Used: b.used, Stop: b.Stop})
-	b.remote, b.via = newRemote(b), newVia(b)
+	b.remote, b.batches = newRemote(b), newBatchRun(b)
 	in, err := openInput(cfg, f)
 	if err != nil {
 		return nil, err
@@ -251,7 +250,7 @@ func (b *Batch) prepare() error {
 	if err := in.scan(); err != nil {
 		return err
 	}
-	if err := b.openVia(); err != nil {
+	if err := b.openBatches(); err != nil {
 		return err
 	}
 	err := b.resume()
@@ -278,7 +277,7 @@ func (b *Batch) prepare() error {
 	runner, err := work.New(work.Config{
 		Feed:        b.feed,
 		Reload:      b.reloader(),
-		Again:       b.via == nil,
+		Again:       b.batches == nil,
 		Lanes:       b.lanes(),
 		Total:       b.Total(),
 		Already:     b.Already(),
@@ -305,7 +304,7 @@ func (b *Batch) prepare() error {
 
 // conclude ends a run that recorded all items.
 func (b *Batch) conclude() error {
-	if err := b.via.conclude(); err != nil {
+	if err := b.batches.conclude(); err != nil {
 		return err
 	}
 	b.sort()
@@ -335,8 +334,8 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 	defer b.guard.Watch()()
 	rep, err := b.runner.Run(ctx)
 	called := errors.Is(err, work.ErrCalledOff)
-	if b.via != nil {
-		err = b.via.finish(err)
+	if b.batches.closeTable(); called {
+		err = nil
 	}
 	if stop, ok := errors.AsType[*work.StoppedError](err); ok && stop.Kind == sluice.Network && rep.Done+rep.Failed == 0 {
 		if a := b.silent(); a != nil {
@@ -377,7 +376,7 @@ func (b *Batch) report(rep work.Report) Report {
 	return Report{
 		CacheHits: hits, CacheMisses: misses,
 		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: failed, AlreadyKinds: kinds,
-		Budgets: b.guard.Uses(), Batches: b.via.report(),
+		Budgets: b.guard.Uses(), Batches: b.batches.report(),
 	}
 }
 
@@ -400,7 +399,7 @@ func (b *Batch) Rationed() int { return b.guard.Status().Waiting }
 
 // Close unlocks the output. An output that Open created and that got no result is removed. It is safe to call twice.
 func (b *Batch) Close() error {
-	b.via.closeDesk()
+	b.batches.closeTable()
 	b.input.close()
 	return b.journal.Close()
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/internal/work"
-	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -118,41 +117,6 @@ func (b *Batch) usedFar(item *work.Item, a *Answer) budget.Amount {
 	p := b.priceOf(item)
 	e := b.estimateAt(item, item.Cost, a.Unmetered, p, sluice.Usage{})
 	return amountOf(p, a.Tally.Usage).Plus(1, e.Amount())
-}
-
-// together is the usage of requests that go through a Batch API.
-var together = sluice.Usage{Service: limits.ServiceBatch}
-
-// hold reserves the estimate of a request that goes into a part of a batch, or that an earlier process sent in one (sent). It returns nil
-// if the estimate does not fit now, and a *BudgetError if it never will. Without a cap it returns an empty estimate.
-func (v *via) hold(item *work.Item, cost sluice.Cost, sent bool) (*budget.Estimate, error) {
-	b := v.batch
-	if !b.guard.Caps() {
-		return &noEstimate, nil
-	}
-	e := b.estimateAt(item, cost, 1, b.priceOf(item), together)
-	if ok, err := b.guard.Open(item.ID, &e, sent); !ok {
-		return nil, err
-	}
-	return &e, nil
-}
-
-var noEstimate budget.Estimate
-
-// settle releases the estimate of a request, and counts its usage. o is nil if the request was not run.
-func (v *via) settle(e *budget.Estimate, item *work.Item, status int, o *sluice.Outcome) {
-	b := v.batch
-	if !b.guard.Caps() || e == nil {
-		return
-	}
-	used := budget.Amount{}
-	if o != nil {
-		stated := false
-		if used, stated = usedAt(b.priceOf(item), status, o); !stated {
-			used = e.Amount()
-		}
-	}
-	b.guard.Close(e, used)
 }
 
 // priced rejects a line if the run has a maximum cost and the price of its model is unknown.

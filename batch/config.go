@@ -44,7 +44,7 @@ func (cfg *Config) check() (fill, error) {
 	if err := cfg.checkChanged(); err != nil {
 		return fill{}, err
 	}
-	if err := cfg.checkVia(); err != nil {
+	if err := cfg.checkBatches(); err != nil {
 		return fill{}, err
 	}
 	cfg.Window = cmp.Or(cfg.Window, DefaultWindow)

@@ -3,7 +3,6 @@ package batch
 import (
 	"bytes"
 	"errors"
-	"time"
 
 	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/rows"
@@ -79,13 +78,3 @@ func (b *Batch) FailWrites() { b.journal.Close() }
 
 // Spending returns the spending caps as they stand.
 func (b *Batch) Spending() budget.Status { return b.guard.Status() }
-
-// AutoFirst is how many of so many requests ViaAuto calls live at once.
-func AutoFirst(left time.Duration, requests, tokens int, live func(requests, tokens int) time.Duration) int {
-	return outlook{left, requests, tokens, live}.first()
-}
-
-// AutoDue reports whether ViaAuto turns to live calls now.
-func AutoDue(left time.Duration, requests, tokens int, live func(requests, tokens int) time.Duration) bool {
-	return outlook{left, requests, tokens, live}.due()
-}

@@ -11,8 +11,8 @@ import (
 // feed gives the items that are left to do.
 func (b *Batch) feed(ctx context.Context) iter.Seq2[work.Item, error] {
 	switch {
-	case b.via != nil:
-		return b.via.feed(ctx)
+	case b.batches != nil:
+		return b.batches.feed(ctx)
 	case b.input.file == nil:
 		return b.feedStdin(ctx)
 	}
@@ -84,16 +84,12 @@ func (in *input) reread(r rows.Row) (request, error) {
 
 // reloader returns how the Runner reads an item again.
 func (b *Batch) reloader() func(seq, ref int64) (work.Item, error) {
-	again := b.input.reloader(b)
-	if b.via == nil {
-		return again
-	}
-	return b.via.reloader(again)
+	return b.input.reloader(b)
 }
 
 // lanes is how many lanes the items have.
 func (b *Batch) lanes() int {
-	if b.via != nil {
+	if b.batches != nil {
 		return anyLanes // the feed has other things to do than to wait for one that is full
 	}
 	return len(b.input.models)

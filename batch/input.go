@@ -34,7 +34,7 @@ type input struct {
 	already   atomic.Int64
 	bare      int             // prompts and plain text
 	models    map[string]int  // of a file
-	tokens    int             // of input, as estimated, where ViaAuto keeps to a deadline
+	tokens    int             // of input, as estimated, with Batches and a deadline
 	costs     map[string]bool // models whose price is known, where a budget needs it
 	providers []provider.Provider
 }
@@ -167,7 +167,7 @@ func (in *input) count(rq *request) {
 	if rq.filled {
 		in.bare++
 	}
-	if in.cfg.Via == ViaAuto && !in.cfg.Budget.Deadline.IsZero() {
+	if in.cfg.mayGoLive() {
 		if est, err := provider.Estimate(rq.endpoint, rq.body); err == nil {
 			in.tokens += est.Cost.Input
 		}

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/sluice-llm/sluice/internal/parts"
+	"github.com/sluice-llm/sluice/internal/batchjob"
 	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -56,7 +56,7 @@ func ReadPreview(cfg Config, each func(Request)) (Preview, error) {
 		return Preview{}, err
 	}
 	pending := pendingOf(cfg.Output, cfg.standing())
-	if pending.Parts > 0 && cfg.Via == ViaLive {
+	if pending.Parts > 0 && cfg.Batches == nil {
 		return Preview{}, pending
 	}
 	l := look{in: in, each: each}
@@ -82,7 +82,7 @@ func (cfg *Config) standing() []Part {
 	if damaged, ok := errors.AsType[*work.DamagedStateError](err); err != nil && (!ok || !damaged.Backup) {
 		return nil
 	}
-	stand, err := parts.Read([]byte(state.Batches))
+	stand, err := batchjob.Read([]byte(state.Batches))
 	if err != nil {
 		return nil
 	}

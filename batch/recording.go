@@ -87,7 +87,7 @@ func appendResult(b []byte, r *work.Result) []byte {
 	case *provider.Upstream:
 		rec.Sluice.Upstream = data.Name
 	case *Batched:
-		rec.Sluice.Via, rec.Sluice.Batch = ViaBatchAPI.String(), data.Batch
+		rec.Sluice.Via, rec.Sluice.Batch = "batch-api", data.Batch
 	}
 	return append(jsonscan.AppendStruct(b, &rec), '\n')
 }

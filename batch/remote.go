@@ -61,7 +61,7 @@ func (b *Batch) workers() int {
 	switch {
 	case b.remote != nil:
 		return b.cfg.Window // which all lanes share
-	case b.via != nil && !b.via.auto:
+	case b.batches != nil && !b.cfg.mayGoLive():
 		return recorders
 	}
 	return b.cfg.Workers
@@ -69,16 +69,11 @@ func (b *Batch) workers() int {
 
 // synced returns what is told of the journal's syncs; nil if nobody asks.
 func (b *Batch) synced() func(end int64) {
-	always := b.cfg.Sync == work.SyncNone
-	switch {
-	case b.remote != nil:
-		b.remote.safe.always = always
-		return b.remote.synced
-	case b.via != nil:
-		b.via.safe.always = always
-		return b.via.synced
+	if b.remote == nil {
+		return nil
 	}
-	return nil
+	b.remote.safe.always = b.cfg.Sync == work.SyncNone
+	return b.remote.synced
 }
 
 // account makes the account at p one whose calls are made elsewhere: it needs neither key nor Scheduler.

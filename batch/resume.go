@@ -11,13 +11,12 @@ import (
 // resume matches the output with the input and marks what is done.
 func (b *Batch) resume() error {
 	m := &matcher{batch: b}
-	if err := b.via.match(); err != nil {
+	if err := b.batches.match(); err != nil {
 		return err
 	}
 	if err := m.read(b.journal.Path(), b.journal.Lines()); err != nil {
 		return err
 	}
-	b.via.matched()
 	b.sorted = b.input.file != nil && !m.shuffled
 	if m.drop > 0 {
 		b.journal.Rewrite(m.keep)
@@ -87,6 +86,7 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 		}
 		number := int(rank)
 		m.matched++
+		b.batches.supersede(number, &rec)
 		switch m.judge(number, &rec, hash) {
 		case counts:
 			if in.index.Done().Set(number) && rec.Error != nil {
@@ -140,7 +140,7 @@ func (m *matcher) judge(number int, rec *Recording, hash work.Hash) verdict {
 			return refused
 		}
 	}
-	if rec.Error != nil && (cfg.RetryFailed || m.batch.via.supersedes(number, rec)) {
+	if rec.Error != nil && (cfg.RetryFailed || m.batch.batches.supersedes(number)) {
 		return again
 	}
 	return counts

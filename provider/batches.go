@@ -14,7 +14,6 @@ type BatchAPI struct {
 	API      string        // API format: openai, anthropic or gemini; "" if the provider has no Batch API
 	Requests int           // maximum number of requests in a batch
 	Bytes    int64         // maximum size of a batch file in bytes
-	OneModel bool          // all requests in a batch must use the same model
 	PerHour  int           // maximum number of new batches per hour
 	Pending  int           // maximum number of requests in all unfinished batches together
 	Window   time.Duration // time after which the provider stops an unfinished batch
@@ -27,7 +26,6 @@ type BatchesRow struct {
 	API      *string  `yaml:"api"`
 	Requests *Count   `yaml:"requests"`
 	Bytes    *Count   `yaml:"bytes"`
-	OneModel *bool    `yaml:"one_model"`
 	PerHour  *Count   `yaml:"per_hour"`
 	Pending  *Count   `yaml:"pending"`
 	Window   string   `yaml:"window"`
@@ -79,7 +77,6 @@ func (b *BatchAPI) change(row *BatchesRow) (field string, err error) {
 		return ".price", fmt.Errorf("%v is not a fraction of the normal price, such as 0.5", *row.Price)
 	}
 	set(&b.Price, row.Price)
-	set(&b.OneModel, row.OneModel)
 	said(&b.Source, row.Source)
 	return "", nil
 }

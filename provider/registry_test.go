@@ -266,7 +266,7 @@ func TestARowChangesABatchAPI(t *testing.T) {
 		return p.Batches
 	}
 	want, _ := provider.Lookup("openai")
-	if b := want.Batches; b.API != "openai" || b.Requests != 50_000 || b.Bytes != 200e6 || !b.OneModel || b.Window != 24*time.Hour || b.Price != 0.5 {
+	if b := want.Batches; b.API != "openai" || b.Requests != 50_000 || b.Bytes != 200e6 || b.Window != 24*time.Hour || b.Price != 0.5 {
 		t.Errorf("openai's published Batch API is %+v", b)
 	}
 	want.Batches.PerHour = 7
@@ -276,8 +276,8 @@ func TestARowChangesABatchAPI(t *testing.T) {
 	if got := batches("openai", provider.BatchesRow{API: ptr("")}); got != (provider.BatchAPI{}) {
 		t.Errorf("switched off, it is %+v", got)
 	}
-	own := provider.BatchesRow{API: ptr("gemini"), Bytes: ptr(provider.Count(10)), Window: "2h", OneModel: ptr(true), Source: "https://x"}
-	if got := batches("house", own); got != (provider.BatchAPI{API: "gemini", Bytes: 10, Window: 2 * time.Hour, OneModel: true, Source: "https://x"}) {
+	own := provider.BatchesRow{API: ptr("gemini"), Bytes: ptr(provider.Count(10)), Window: "2h", Source: "https://x"}
+	if got := batches("house", own); got != (provider.BatchAPI{API: "gemini", Bytes: 10, Window: 2 * time.Hour, Source: "https://x"}) {
 		t.Errorf("one's own is %+v", got)
 	}
 }

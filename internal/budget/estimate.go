@@ -111,8 +111,8 @@ func (e *Estimate) Amount() Amount {
 	return Amount{math.Ceil(sum[USD]), math.Ceil(sum[Tokens])}
 }
 
-// plus adds n times another estimate of the same Model.
-func (e *Estimate) plus(n float64, o *Estimate) {
+// Plus adds n times another estimate of the same Model.
+func (e *Estimate) Plus(n float64, o *Estimate) {
 	e.Input, e.Declared, e.Unstated = e.Input.Plus(n, o.Input), e.Declared.Plus(n, o.Declared), e.Unstated.Plus(n, o.Unstated)
 }
 
@@ -134,13 +134,13 @@ func (c *Cap) Open(e *Estimate) {
 		}
 		c.open[e.Model] = sum
 	}
-	sum.plus(1, e)
+	sum.Plus(1, e)
 }
 
 // Close removes an open request, and adds the amount that it used.
 func (c *Cap) Close(e *Estimate, used Amount) {
 	if sum := c.open[e.Model]; sum != nil {
-		if sum.plus(-1, e); *sum == (Estimate{Model: e.Model}) { // nothing is open, or it costs nothing
+		if sum.Plus(-1, e); *sum == (Estimate{Model: e.Model}) { // nothing is open, or it costs nothing
 			delete(c.open, e.Model)
 		}
 	}

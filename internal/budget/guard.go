@@ -239,14 +239,14 @@ func (g *Guard) usedLocked(unit int) Used {
 	return u
 }
 
-// Open holds the estimate of an item that no Scheduler sends, if it fits or was sent before. It returns an *Error if it will never fit,
-// since nothing is open.
-func (g *Guard) Open(id string, e *Estimate, before bool) (ok bool, _ error) {
+// Open holds the estimate of n items that no Scheduler sends, if it fits or they were sent before. It returns an *Error if it will never
+// fit, since nothing is open.
+func (g *Guard) Open(id string, e *Estimate, n int, before bool) (ok bool, _ error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if before || g.cap.Fits(e.Amount()) {
 		g.cap.Open(e)
-		g.open++
+		g.open += n
 		return true, nil
 	}
 	if g.open == 0 {
@@ -256,12 +256,12 @@ func (g *Guard) Open(id string, e *Estimate, before bool) (ok bool, _ error) {
 	return false, nil
 }
 
-// Close releases the estimate of an item that Open held, and counts the amount that it used.
-func (g *Guard) Close(e *Estimate, used Amount) {
+// Close releases the estimate of n items that Open held, and counts the amount that they used.
+func (g *Guard) Close(e *Estimate, n int, used Amount) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.cap.Close(e, used)
-	g.open--
+	g.open -= n
 	g.pumpLocked()
 }
 

@@ -32,12 +32,12 @@ func (o *runOptions) dry(s *streams, cfg batch.Config) error {
 	if accounts.upstreams != nil {
 		cfg.Upstreams = accounts.upstreams.Upstreams
 	}
-	if err := accounts.checkVia(o.via); err != nil {
+	if err := accounts.checkBatches(o); err != nil {
 		return err
 	}
 	to := &targets{accounts: accounts, known: make(map[string]begun)}
 	survey := forecast.NewSurvey(to)
-	via := forecast.NewVia(o.via, cfg.Registry)
+	via := forecast.NewVia(o.goesLive(), cfg.Registry)
 	preview, err := batch.ReadPreview(cfg, func(r batch.Request) {
 		survey.Add(r)
 		via.Add(r)
@@ -58,7 +58,7 @@ func (o *runOptions) dry(s *streams, cfg batch.Config) error {
 	for _, l := range d.Models {
 		d.doubt(l, accounts)
 	}
-	if o.via != batch.ViaLive {
+	if o.usesBatches() {
 		if err := d.addVia(via, o, to, cfg.Budget.Deadline); err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func (d *dryRun) addVia(via *forecast.Via, o *runOptions, to *targets, deadline 
 		return nil
 	}
 	d.unknown("finish time of batches: providers promise only the latest time")
-	if o.via == batch.ViaAuto && !deadline.IsZero() {
+	if o.goesLive() {
 		for _, l := range d.Models {
 			if l.TimeS == nil {
 				why := fmt.Sprintf("--deadline needs the rate limit of %s at %s, but the limit is unknown: set --rpm", l.Model, l.Provider)

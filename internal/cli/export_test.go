@@ -3,7 +3,7 @@ package cli
 import (
 	"time"
 
-	"github.com/sluice-llm/sluice/internal/parts"
+	"github.com/sluice-llm/sluice/batch"
 )
 
 // QuietUntil is when something may start again, at now, by --not-between; zero: now.
@@ -19,4 +19,4 @@ func QuietUntil(now time.Time, texts ...string) (time.Time, error) {
 var WholeLine = wholeLine
 
 // PartsInWords says how parts stand together.
-func PartsInWords(all []parts.Status, now time.Time) string { return sumParts(all).words(now) }
+func PartsInWords(all []batch.Part, now time.Time) string { return sumParts(all).words(now) }

@@ -44,7 +44,6 @@ type runOptions struct {
 	fsync     string
 	ignore    bool // --ignore-pause
 
-	via batch.Via // of --batch, --cancel and --deadline
 }
 
 // newRun returns the command that runs the items of a file.
@@ -190,7 +189,10 @@ func (o *runOptions) config() (batch.Config, error) {
 	cfg = batch.Config{
 		Input: o.input, Output: o.output, BaseURL: o.account.baseURL, Timeout: o.timeout, Model: o.account.model,
 		MaxTokens: o.maxTokens, RetryFailed: o.redo.has("failed"), Changed: o.redo.changed(),
-		Cache: o.cache, Via: o.via, Batches: batch.Batches{Cancel: o.cancel, Resubmit: o.redo.has("lost")},
+		Cache: o.cache,
+	}
+	if o.usesBatches() {
+		cfg.Batches = &batch.Batches{Cancel: o.cancel, Resubmit: o.redo.has("lost")}
 	}
 	cfg.Budget = o.budget.budget(time.Now())
 	cfg.Budget.Tokens, cfg.Budget.Attempts = o.budget.tokens, o.attempts
@@ -248,7 +250,7 @@ func (r *batchRun) openAccounts(shared *shared) (err error) {
 	if err := r.accounts.openUpstreams(o.attempts, r.leftOut); err != nil {
 		return errors.Join(err, r.accounts.Close())
 	}
-	if err := r.accounts.checkVia(o.via); err != nil {
+	if err := r.accounts.checkBatches(o); err != nil {
 		return errors.Join(err, r.accounts.Close())
 	}
 	return nil
@@ -265,9 +267,11 @@ func (r *batchRun) complete(cfg *batch.Config) {
 	if a.upstreams != nil {
 		cfg.Upstreams = a.upstreams.Upstreams
 	}
-	to := &targets{accounts: a, known: make(map[string]begun)}
-	live := &forecast.Live{Models: func() map[string]int { return r.batch.Models() }, Place: to.place, MaxTokens: r.o.maxTokens}
-	cfg.Batches.LiveTime = live.Time
+	if cfg.Batches != nil {
+		to := &targets{accounts: a, known: make(map[string]begun)}
+		live := &forecast.Live{Models: func() map[string]int { return r.batch.Models() }, Place: to.place, MaxTokens: r.o.maxTokens}
+		cfg.Batches.LiveTime = live.Time
+	}
 }
 
 // run runs the batch, shows its progress, and says what it came to.
@@ -304,7 +308,7 @@ func (r *batchRun) result(res *work.Result) {
 func (r *batchRun) conclude(rep batch.Report, err error) error {
 	sum := summarize(rep, r.accounts.Snapshot())
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.watch.events
-	sum.Batch = newBatchSummary(r.o.via, &rep.Batches)
+	sum.Batch = newBatchSummary(r.o, &rep.Batches)
 	r.mu.Lock()
 	sum.Upstreams = blame(r.accounts.upstreams.summary(), r.lastErr)
 	together := sum.together(r.refused)
@@ -369,7 +373,7 @@ func (r *batchRun) status() status {
 		total: p.Total, done: p.AllDone(), failed: p.Failed + p.AlreadyFailed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying,
 		cost: p.Cost, estimate: p.Estimated, rationed: r.batch.Rationed(), far: r.collector.Status(), limited: p.Throttles,
 	}
-	if r.o.via != batch.ViaLive {
+	if r.o.usesBatches() {
 		st.parts = sumParts(r.batch.Parts())
 	}
 	if r.o.input == "-" {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/rows"
 	"slices"
 	"strings"
@@ -67,10 +66,16 @@ func (o *runOptions) check() error {
 	return cmp.Or(o.redo.check(), o.watch.check(), o.checkBatch(), o.checkFiles())
 }
 
-// checkBatch finds the way of the requests, and refuses what a Batch API cannot do.
+// usesBatches reports whether the run uses Batch APIs.
+func (o *runOptions) usesBatches() bool { return o.batch || o.cancel }
+
+// goesLive reports whether a run with Batch APIs sends requests live to meet its deadline.
+func (o *runOptions) goesLive() bool { return o.batch && !o.cancel && o.budget.deadline.text != "" }
+
+// checkBatch rejects options that Batch APIs do not support.
 func (o *runOptions) checkBatch() error {
 	switch {
-	case !o.batch && !o.cancel:
+	case !o.usesBatches():
 		if o.redo.has("lost") {
 			return usageError(errors.New("--redo lost needs --batch or --cancel"), "add --batch, or --cancel to drop the lost batches")
 		}
@@ -81,9 +86,6 @@ func (o *runOptions) checkBatch() error {
 		return usageError(errors.New("--redis shares limits, which do not apply to --batch"), "omit --redis")
 	case o.cancel && o.rows.dryRun:
 		return usageError(errors.New("--dry-run and --cancel cannot be combined"), "list pending batches with sluice status OUT.jsonl")
-	}
-	if o.via = batch.ViaBatchAPI; o.budget.deadline.text != "" && !o.cancel {
-		o.via = batch.ViaAuto
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-llm/sluice/internal/parts"
+	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/work"
 )
@@ -72,8 +72,8 @@ type runStatus struct {
 	Hint   string `json:"hint,omitempty"`   // Next step.
 	Alive  bool   `json:"alive"`            // The process of the run exists.
 
-	State *work.State    `json:"state,omitempty"` // Content of the state file.
-	Parts []parts.Status `json:"parts,omitempty"` // Batches of `--batch`.
+	State *work.State  `json:"state,omitempty"` // Content of the state file.
+	Parts []batch.Part `json:"parts,omitempty"` // Batches of `--batch`.
 
 	recorded int // by a run that was killed, as far as its output tells
 }

@@ -5,18 +5,17 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// checkVia refuses accounts that cannot be reached by that way. Where each line's model names the provider, the batch finds out.
-func (a *accounts) checkVia(way batch.Via) error {
+// checkBatches rejects accounts without a Batch API. If the models of items name the provider, the run checks it.
+func (a *accounts) checkBatches(o *runOptions) error {
 	switch {
-	case way == batch.ViaLive:
+	case !o.usesBatches():
 		return nil
 	case a.upstreams != nil:
 		return usageError(errors.New("--batch uses one account, but the settings have upstreams"), "set --provider instead of upstreams")
-	case way == batch.ViaBatchAPI && a.provider.Name != "" && a.provider.Batches.API == "":
+	case !o.goesLive() && a.provider.Name != "" && a.provider.Batches.API == "":
 		return noBatchAPI(a.settings.registry, a.provider.Name)
 	}
 	return nil

@@ -13,14 +13,8 @@ import (
 // autoWords say what --batch does.
 func autoWords(a *forecast.Auto) string {
 	took := shortTime(new(a.TimeS.Seconds()))
-	switch {
-	case a.Later == 0:
+	if a.WaitS == nil {
 		return fmt.Sprintf("all items are sent live immediately and take about %s, because no batch can finish before the deadline", took)
-	case a.Live > 0:
-		return fmt.Sprintf("%s items are sent live immediately, and %s items go into batches, which may end after the deadline: sending all items live would take about %s",
-			group(a.Live), group(a.Later), took)
-	case a.WaitS == nil:
-		return "no live request can finish before the deadline: all items go into batches, which may end after the deadline"
 	}
 	return fmt.Sprintf("all items go into batches; after %s, items without a result are sent live: sending all items live would take about %s", span(a.WaitS.Duration), took)
 }

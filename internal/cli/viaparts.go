@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-llm/sluice/internal/parts"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/batchjob"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/work"
 )
@@ -28,7 +29,7 @@ type partFigures struct {
 }
 
 // sumParts adds parts up.
-func sumParts(all []parts.Status) *partFigures {
+func sumParts(all []batch.Part) *partFigures {
 	f := &partFigures{All: len(all), ByState: make(map[string]int)}
 	for i := range all {
 		f.add(&all[i])
@@ -36,9 +37,9 @@ func sumParts(all []parts.Status) *partFigures {
 	return f
 }
 
-func (f *partFigures) add(p *parts.Status) {
-	f.ByState[p.State]++
-	if p.Over() {
+func (f *partFigures) add(p *batch.Part) {
+	f.ByState[stateOf(p)]++
+	if !p.Open() {
 		return
 	}
 	f.Pending++
@@ -47,7 +48,7 @@ func (f *partFigures) add(p *parts.Status) {
 		f.Problem = p.Problem.Message
 	}
 	switch {
-	case p.State == parts.Lost:
+	case p.Lost:
 		f.Lost++
 		return
 	case p.Batch == "":
@@ -66,7 +67,18 @@ func (f *partFigures) add(p *parts.Status) {
 }
 
 // running reports whether the provider still works at a part.
-func running(p *parts.Status) bool { return p.Batch != "" && p.Held() }
+func running(p *batch.Part) bool { return p.Batch != "" && p.AtProvider() }
+
+// stateOf returns the state of a part, and of a part that was sent its status at the provider.
+func stateOf(p *batch.Part) string {
+	switch {
+	case p.Open() && p.Lost:
+		return "lost"
+	case p.State == batchjob.Sent && p.Status != "":
+		return string(p.Status)
+	}
+	return string(p.State)
+}
 
 // words say how they stand at an instant.
 func (f *partFigures) words(now time.Time) string {
@@ -106,12 +118,12 @@ func (f *partFigures) left(now time.Time) string {
 const mostParts = 20
 
 // partRows list parts that are pending, and sum up all of them.
-func partRows(all []parts.Status, row func(name, format string, args ...any), now time.Time) {
+func partRows(all []batch.Part, row func(name, format string, args ...any), now time.Time) {
 	if len(all) == 0 {
 		return
 	}
 	row("batches", "%s", sumParts(all).words(now))
-	pending := slices.DeleteFunc(slices.Clone(all), func(p parts.Status) bool { return p.Over() })
+	pending := slices.DeleteFunc(slices.Clone(all), func(p batch.Part) bool { return !p.Open() })
 	for i := range pending {
 		if i == mostParts && len(pending) > mostParts+1 {
 			row("", "and %s more: --json lists all", group(len(pending)-mostParts))
@@ -122,8 +134,8 @@ func partRows(all []parts.Status, row func(name, format string, args ...any), no
 }
 
 // partWords say how a part stands.
-func partWords(p *parts.Status, now time.Time) string {
-	text := fmt.Sprintf("%s %s: %s", p.Account, cmp.Or(p.Batch, "part "+p.Tag), strings.ReplaceAll(p.State, "_", " "))
+func partWords(p *batch.Part, now time.Time) string {
+	text := fmt.Sprintf("%s %s: %s", p.Account, cmp.Or(p.Batch, "part "+p.Tag), strings.ReplaceAll(stateOf(p), "_", " "))
 	if p.Batch == "" {
 		text += fmt.Sprintf(", %s", count(p.Requests, "request"))
 	} else {
@@ -148,17 +160,17 @@ func partWords(p *parts.Status, now time.Time) string {
 }
 
 // partsOf reads the parts that a state has. What they are made of stands in no other field then.
-func partsOf(state *work.State) ([]parts.Status, error) {
+func partsOf(state *work.State) ([]batch.Part, error) {
 	if state.Batches == "" {
 		return nil, nil
 	}
-	all, err := parts.Read([]byte(state.Batches))
+	all, err := batchjob.Read([]byte(state.Batches))
 	state.Batches = ""
 	return all, err
 }
 
 // pendingHint says what to do about parts that a run left; "" where it left none.
-func pendingHint(all []parts.Status) string {
+func pendingHint(all []batch.Part) string {
 	f := sumParts(all)
 	switch {
 	case f.Pending == 0:

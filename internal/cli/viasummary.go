@@ -25,8 +25,8 @@ type batchSummary struct {
 }
 
 // newBatchSummary returns the summary of the batches of a run; nil without --batch.
-func newBatchSummary(way batch.Via, rep *batch.BatchReport) *batchSummary {
-	if way == batch.ViaLive {
+func newBatchSummary(o *runOptions, rep *batch.BatchReport) *batchSummary {
+	if !o.usesBatches() {
 		return nil
 	}
 	v := &batchSummary{Batches: rep.Parts, Pending: rep.Pending, Lost: rep.Lost, Items: rep.Lines, Live: rep.Live}

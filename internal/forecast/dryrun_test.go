@@ -110,7 +110,7 @@ func TestBatchesAreFilledUpToTheirBounds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := forecast.NewVia(batch.ViaBatchAPI, known)
+		v := forecast.NewVia(false, known)
 		for range 100 {
 			v.Add(request("openai", "gpt-4o", 1000, 100))
 		}
@@ -123,7 +123,7 @@ func TestBatchesAreFilledUpToTheirBounds(t *testing.T) {
 			t.Errorf("cost %+v", v.Cost)
 		}
 	}
-	auto := forecast.NewVia(batch.ViaAuto, provider.Published())
+	auto := forecast.NewVia(true, provider.Published())
 	if auto.Add(request("modal", "m", 1, 1)); len(auto.Accounts) != 0 {
 		t.Error("auto hands requests to a provider without a Batch API")
 	}

@@ -18,7 +18,7 @@ type Via struct {
 	Pending
 	Auto *Auto `json:"deadline,omitempty"` // Batches and live requests that meet the deadline.
 
-	way   batch.Via
+	auto  bool // requests without a Batch API are sent live
 	known *provider.Registry
 }
 
@@ -32,7 +32,7 @@ type Pending struct {
 type Auto struct {
 	Live  int           `json:"live_at_once"` // Requests sent live immediately.
 	Later int           `json:"by_batch"`     // Requests sent in batches.
-	WaitS *plan.Seconds `json:"live_after_s"` // Delay before remaining requests are sent live. Nil: batches may run beyond the deadline.
+	WaitS *plan.Seconds `json:"live_after_s"` // Delay before remaining requests are sent live. Nil: all are sent live.
 	TimeS plan.Seconds  `json:"live_time_s"`  // Duration if all requests are sent live.
 }
 
@@ -62,8 +62,8 @@ type openBatch struct {
 }
 
 // NewVia returns what a run without requests would hand over.
-func NewVia(way batch.Via, known *provider.Registry) *Via {
-	return &Via{way: way, Accounts: []*Batches{}, known: known}
+func NewVia(auto bool, known *provider.Registry) *Via {
+	return &Via{auto: auto, Accounts: []*Batches{}, known: known}
 }
 
 // Add adds a request to the batches of its account. Without a Batch API, --batch has it go live.
@@ -72,10 +72,7 @@ func (v *Via) Add(r batch.Request) {
 	if b == nil {
 		return
 	}
-	name := batchName{provider: r.Provider, endpoint: r.Endpoint.String()}
-	if b.row.OneModel {
-		name.model = r.Model
-	}
+	name := batchName{r.Provider, r.Endpoint.String(), r.Model}
 	size := int64(r.Size + plan.BatchWrapping)
 	o := b.open[name]
 	if o == nil || b.row.Requests > 0 && o.requests+1 > b.row.Requests || b.row.Bytes > 0 && o.bytes+size > b.row.Bytes {
@@ -93,7 +90,7 @@ func (v *Via) account(name string) *Batches {
 		return v.Accounts[i]
 	}
 	p, _ := v.known.Lookup(name) // the request was recognised as its
-	if p.Batches.API == "" && v.way == batch.ViaAuto {
+	if p.Batches.API == "" && v.auto {
 		return nil
 	}
 	b := &Batches{Provider: name, Price: p.Batches.Price, Window: plan.Seconds{Duration: p.Batches.Window}, row: p.Batches, open: make(map[batchName]*openBatch)}
@@ -143,9 +140,9 @@ func (v *Via) Split(d *DryRun, left time.Duration, live *Live) {
 	}
 	live.Models = func() map[string]int { return models }
 	w := batch.SplitOf(left, requests, int(d.InputTokens), live.Time)
-	v.Auto = &Auto{Live: w.Live, Later: requests - w.Live, TimeS: plan.Seconds{Duration: w.Time}}
+	v.Auto = &Auto{Live: requests, TimeS: plan.Seconds{Duration: w.Time}}
 	if w.Wait > 0 {
-		v.Auto.WaitS = &plan.Seconds{Duration: w.Wait}
+		v.Auto.Live, v.Auto.Later, v.Auto.WaitS = 0, requests, &plan.Seconds{Duration: w.Wait}
 	}
 }
 

@@ -66,7 +66,7 @@ func (r *Runner) put(item Item) bool {
 			r.hand(l, item)
 			return true
 		}
-		if r.cfg.Reload != nil && r.othersHungry(l) { // no room for it, in count or in bytes
+		if r.cfg.Reload != nil && item.Ref >= 0 && r.othersHungry(l) { // no room for it, in count or in bytes
 			l.parked = append(l.parked, place{item.Seq, item.Ref})
 			return true
 		}

@@ -1,0 +1,393 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/batchjob"
+	"github.com/sluice-llm/sluice/internal/budget"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// Batches sends the requests of a run through the Batch APIs of their providers, which cost less and take up to a day. With a deadline in
+// the Budget, requests are sent live if no Batch API takes them, or if live requests need the time that is left.
+type Batches struct {
+	Poll  time.Duration // maximum time between two requests for the status of a batch. Default 1 min
+	Grace time.Duration // time in which a provider may not list a new batch. Default 30 s
+
+	// Resubmit sends the requests of lost batches again, although they may have been paid for. Without it, their items remain, and the
+	// run ends with a *LostError. With Cancel, lost batches are dropped.
+	Resubmit bool
+
+	// Cancel submits nothing and cancels pending batches. Results that exist by then are recorded.
+	Cancel bool
+
+	// LiveTime returns the time that a number of live requests takes, with their input tokens together. It is required with a deadline.
+	LiveTime func(requests, tokens int) time.Duration
+}
+
+// BatchReport has the results of Batch APIs in a run.
+type BatchReport struct {
+	Parts   int // batches that ended in this run
+	Pending int // batches that have not ended, or whose results are not recorded
+	Lost    int // batches that the provider does not have, or whose files are missing; not in Pending
+
+	Lines int // items with a result of a batch
+	Live  int // items with a result of a live request
+
+	Cost     float64 // of Lines, in US dollars, if known
+	LiveCost float64 // of the same requests if they were sent live
+}
+
+// Part is the row of a batch.
+type Part = batchjob.Row
+
+// BatchesSuffix follows the path of an output in the name of the directory with the files of its batches.
+const BatchesSuffix = ".batches"
+
+// batchRun sends the requests of a run through Batch APIs. It is the feed of the Runner, and the Handler of items that have a result.
+type batchRun struct {
+	batch *Batch
+	table *batchjob.Table
+	kick  chan struct{} // something has changed
+
+	// Of Open and the feeding goroutine.
+	parts      []int32                    // by row: Number of the part that has its request; 0: none; finished: it needs none
+	held       map[int32]*budget.Estimate // of the spending caps, by part
+	sent       map[work.Hash]int          // with a cache: requests in parts, and their rows
+	superseded work.Bits                  // rows whose recorded failures a part will replace
+	ended      error                      // why items remain
+
+	mu      sync.Mutex
+	given   int                 // items that are not recorded
+	tried   map[int64]*attempts // of items without a result
+	answers int                 // bytes of rejected answers in tried
+	sums    BatchReport
+	gone    *UnreachableError
+	close   sync.Once
+}
+
+// finished is the part of a row that needs none any more.
+const finished = -1
+
+// attempts are those of an item by batches.
+type attempts struct {
+	tally  sluice.Tally
+	answer []byte // that was rejected last; nil: none
+	wrong  error  // with it
+}
+
+// newBatchRun returns the batchRun of cfg; nil for a run without Batch APIs.
+func newBatchRun(b *Batch) *batchRun {
+	if b.cfg.Batches == nil {
+		return nil
+	}
+	return &batchRun{
+		batch: b, kick: make(chan struct{}, 1), held: make(map[int32]*budget.Estimate), sent: make(map[work.Hash]int),
+		tried: make(map[int64]*attempts),
+	}
+}
+
+// checkBatches names options that cannot be combined.
+func (cfg *Config) checkBatches() error {
+	wrong := func(why string) error { return &ConfigError{Field: "Batches", Err: errors.New(why)} }
+	switch b := cfg.Batches; {
+	case b == nil:
+		return nil
+	case cfg.Input == "-":
+		return wrong("need an input file: standard input cannot be read a second time")
+	case cfg.Upstreams != nil:
+		return wrong("need one provider, not several upstreams")
+	case cfg.Remote != nil:
+		return wrong("cannot use workers: the provider runs the requests of a batch")
+	case cfg.mayGoLive() && b.LiveTime == nil:
+		return wrong("LiveTime is missing: a deadline needs it")
+	case min(b.Poll, b.Grace) < 0:
+		return wrong("a negative Poll or Grace is not allowed")
+	}
+	return nil
+}
+
+// mayGoLive reports whether a run with Batches sends requests live to meet its deadline.
+func (cfg *Config) mayGoLive() bool {
+	return cfg.Batches != nil && !cfg.Batches.Cancel && !cfg.Budget.Deadline.IsZero()
+}
+
+// openBatches opens the parts that earlier runs left. It refuses a run that would send their requests again.
+func (b *Batch) openBatches() error {
+	kept, dir, state := b.journal.Kept(), b.journal.Path()+BatchesSuffix, work.StatePath(b.journal.Path())
+	rows, err := batchjob.Read(kept)
+	if err != nil {
+		return &ConfigError{Field: "Output", Err: &advisedError{
+			text: fmt.Sprintf("%s: %v", state, err),
+			hint: fmt.Sprintf("restore the list of pending batches from %s.bak, or use the version of Sluice that wrote it", state),
+		}}
+	}
+	if _, known := b.journal.Earlier(); !known && batchjob.Found(dir) {
+		return &ConfigError{Field: "Output", Err: &advisedError{
+			text: fmt.Sprintf("%s contains files of batches that may be pending, but the state file %s is missing", dir, state),
+			hint: fmt.Sprintf("restore %s; if the provider's console shows no pending batch, remove %s instead to send the items again",
+				state, dir),
+		}}
+	}
+	if b.batches == nil {
+		return pendingError(b.cfg.Output, rows)
+	}
+	return b.batches.open(kept, rows)
+}
+
+// open opens the table with the accounts of the input and of pending parts.
+func (v *batchRun) open(kept []byte, rows []Part) error {
+	b := v.batch
+	all, err := b.providersOf(rows)
+	if err != nil {
+		return err
+	}
+	apis, known := make(map[string]batchjob.API), make(map[string]provider.BatchAPI)
+	for _, p := range all {
+		a, err := b.account(p)
+		if err != nil {
+			return err
+		}
+		api, err := batchjob.NewAPI(p, a.target, &reaching{base: b.cfg.Transport, account: a, run: v})
+		if errors.Is(err, batchjob.ErrNone) {
+			if b.cfg.mayGoLive() {
+				b.log.Info("requests are sent live: Sluice does not support a Batch API of this provider", "provider", p.Name)
+				continue
+			}
+			err = &advisedError{text: fmt.Sprintf("--batch: %s has no Batch API", p.Name), hint: "run without --batch"}
+		}
+		if err != nil {
+			return &ConfigError{Field: "Provider", Err: err}
+		}
+		apis[p.Name], known[p.Name] = api, p.Batches
+	}
+	cfg := b.cfg.Batches
+	v.table, err = batchjob.Open(batchjob.Config{
+		APIs: apis, Known: known, Dir: b.journal.Path() + BatchesSuffix, Saved: kept, Save: b.journal.Keep, Changed: v.kick,
+		Resubmit: cfg.Resubmit, Poll: cfg.Poll, Grace: cfg.Grace, Observer: b.cfg.Observer, Logger: b.log,
+	})
+	return err
+}
+
+// providersOf returns the providers of the input and of pending parts. A run with a configured provider has the address and the transport
+// of that provider only, so that another provider's key is not sent to it.
+func (b *Batch) providersOf(rows []Part) ([]provider.Provider, error) {
+	all := slices.Clone(b.input.providers)
+	for _, r := range rows {
+		if !r.Open() || slices.ContainsFunc(all, func(p provider.Provider) bool { return p.Name == r.Account }) {
+			continue
+		}
+		p, ok := b.cfg.Provider, true
+		switch {
+		case p.Name == "":
+			p, ok = b.cfg.Registry.Lookup(r.Account)
+		case p.Name != r.Account:
+			return nil, &ConfigError{Field: "Provider", Err: &advisedError{
+				text: fmt.Sprintf("%s: batches are pending at %s, but this run uses %s", b.cfg.Output, r.Account, p.Name),
+				hint: fmt.Sprintf("continue with --provider %s, or cancel the pending batches with --provider %s --cancel first", r.Account, r.Account),
+			}}
+		}
+		if !ok {
+			return nil, &ConfigError{Field: "Provider", Err: &advisedError{
+				text: fmt.Sprintf("%s: batches are pending at the unknown provider %q", b.cfg.Output, r.Account),
+				hint: "add this provider to the settings again, and run the same command again",
+			}}
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// match finds the items of pending parts. It refuses a run without some of them, or with other requests under their IDs, unless Changed
+// drops or keeps their results, because they are paid for.
+func (v *batchRun) match() error {
+	if v == nil {
+		return nil
+	}
+	b, in := v.batch, v.batch.input
+	v.parts = make([]int32, in.index.Span())
+	changed := ChangedError{Path: in.cfg.Input, Array: in.array}
+	dropped, missing := 0, 0
+	for _, p := range v.table.Parts() {
+		row := p.Row()
+		for it, err := range p.Items() {
+			if err != nil {
+				return &ConfigError{Field: "Output", Err: err}
+			}
+			hash, err := work.ParseHash([]byte(it.Hash))
+			if err != nil {
+				return &ConfigError{Field: "Output", Err: err}
+			}
+			number, ok := in.index.Find([]byte(it.ID))
+			switch {
+			case ok && (b.cfg.Changed == ChangedKeep || in.index.Same(number, hash)):
+				v.parts[number] = p.Number
+				v.sent[hash] = number
+			case b.cfg.Changed == ChangedRedo && (ok || in.cfg.Limit == 0):
+				dropped++
+			case ok:
+				changed.Add(number+1, it.ID)
+			default:
+				missing++
+			}
+		}
+		if b.guard.Caps() {
+			e := v.estimate(b.accountAt(row.Account), &row)
+			v.held[p.Number] = &e
+			if _, err := b.guard.Open("", &e, row.Requests, true); err != nil {
+				return err
+			}
+		}
+	}
+	if err := changed.Err(); err != nil {
+		return err
+	}
+	if missing > 0 {
+		e := pendingOf(in.cfg.Output, v.table.Rows())
+		e.LeftOut = missing
+		return e
+	}
+	if dropped > 0 {
+		b.log.Warn("results of pending batches are dropped: the input does not contain their requests", "requests", dropped)
+	}
+	return nil
+}
+
+// supersede notes that a pending request will replace a recorded failure, if the failure is not its result.
+func (v *batchRun) supersede(number int, rec *Recording) {
+	if v == nil || v.parts[number] == 0 || rec.Error == nil {
+		return
+	}
+	for _, p := range v.table.Parts() {
+		if batch := p.Row().Batch; p.Number == v.parts[number] && (batch == "" || batch != rec.Sluice.Batch) {
+			v.superseded.Set(number)
+		}
+	}
+}
+
+// supersedes reports whether a pending request will replace the recorded failure of a row.
+func (v *batchRun) supersedes(number int) bool { return v != nil && v.superseded.Has(number) }
+
+// Parts returns the rows of the run's batches, also of earlier runs; nil without Batches.
+func (b *Batch) Parts() []Part {
+	if b.batches == nil || b.batches.table == nil {
+		return nil
+	}
+	return b.batches.table.Rows()
+}
+
+// closeTable ends the work on batches. Pending batches stay pending.
+func (v *batchRun) closeTable() {
+	if v == nil || v.table == nil {
+		return
+	}
+	v.close.Do(func() {
+		if err := v.table.Close(); err != nil {
+			v.batch.log.Warn("requests to a Batch API failed", "error", err)
+		}
+	})
+}
+
+// reaching notes whether a provider can be reached. A request to a Batch API is repeated for a day, but not if the provider never answered.
+type reaching struct {
+	base    http.RoundTripper
+	account *account
+	run     *batchRun
+}
+
+// RoundTrip sends a request.
+func (r *reaching) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := r.base.RoundTrip(req)
+	a := r.account
+	switch {
+	case err == nil:
+		a.answered.Store(true)
+	case req.Context().Err() == nil && !a.answered.Load() && !outOfFiles(err) && a.misses.Add(1) == mostMisses:
+		r.run.mu.Lock()
+		r.run.gone = a.unreachable(errors.New(provider.Redact(err.Error(), a.target.Key)))
+		r.run.mu.Unlock()
+		wake.Up(r.run.kick)
+	}
+	return resp, err
+}
+
+// problem returns why nothing more can come of the batches; nil if something may.
+func (v *batchRun) problem() error {
+	v.mu.Lock()
+	gone := v.gone
+	v.mu.Unlock()
+	if gone != nil {
+		return gone
+	}
+	if err := v.table.Err(); err != nil {
+		return runError(err)
+	}
+	return nil
+}
+
+// conclude returns the error of a run whose feed has ended.
+func (v *batchRun) conclude() error {
+	switch {
+	case v == nil:
+		return nil
+	case v.ended == nil && v.batch.cfg.Batches.Cancel && v.batch.remaining() > 0:
+		return work.ErrCalledOff
+	}
+	return v.ended
+}
+
+// remaining is the number of items without a result.
+func (b *Batch) remaining() int {
+	p := b.Progress()
+	return p.Left()
+}
+
+// report returns the results of Batch APIs.
+func (v *batchRun) report() BatchReport {
+	if v == nil {
+		return BatchReport{}
+	}
+	v.mu.Lock()
+	r := v.sums
+	v.mu.Unlock()
+	r.Cost, r.LiveCost = prose.RoundDollars(r.Cost), prose.RoundDollars(r.LiveCost)
+	for _, row := range v.table.Rows() {
+		switch {
+		case row.Open() && row.Lost:
+			r.Lost++
+		case row.Open():
+			r.Pending++
+		}
+	}
+	return r
+}
+
+// together is the usage of requests that go through a Batch API.
+var together = sluice.Usage{Service: limits.ServiceBatch}
+
+// estimate returns the estimate of the requests of a row.
+func (v *batchRun) estimate(a *account, r *Part) budget.Estimate {
+	price, maxOutput := a.price(r.Model), 0
+	if price != nil {
+		maxOutput = price.MaxOutput
+	}
+	amount := func(input, output int) budget.Amount {
+		u := together
+		u.Input, u.Output = input, output
+		return amountOf(price, u)
+	}
+	return budget.Estimate{
+		Model: v.batch.models.Of(modelKey{a, r.Model}, maxOutput),
+		Input: amount(r.Input, 0), Declared: amount(0, r.Output), Unstated: amount(0, r.Unstated),
+	}
+}

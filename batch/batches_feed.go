@@ -1,0 +1,361 @@
+package batch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/batchjob"
+	"github.com/sluice-llm/sluice/internal/budget"
+	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// recorders is the number of goroutines that record results: they wait only for the disk.
+const recorders = 64
+
+// batchFeed feeds the Runner in rounds. A round adds the requests of all remaining items to parts, or sends them live, and waits until all
+// parts have ended. Each part that ends gives the results of its items. Items without a final result remain for the next round.
+type batchFeed struct {
+	*batchRun
+	ctx     context.Context
+	yield   func(work.Item, error) bool
+	live    bool          // requests do not go into parts any more
+	freed   bool          // items of parts remain
+	looked  time.Time     // at the remaining time
+	waiting bool          // items wait for the results of equal requests in parts
+	refused *RefusedError // parts that were rejected
+}
+
+// errHalted ends the feed of a run that stops.
+var errHalted = errors.New("the run is stopping")
+
+// feed gives the items.
+func (v *batchRun) feed(ctx context.Context) iter.Seq2[work.Item, error] {
+	return func(yield func(work.Item, error) bool) {
+		f := &batchFeed{batchRun: v, ctx: ctx, yield: yield}
+		if err := f.run(); err != nil && !errors.Is(err, errHalted) && ctx.Err() == nil {
+			yield(work.Item{}, err)
+		}
+	}
+}
+
+func (f *batchFeed) run() error {
+	done := f.batch.cfg.Batches.Cancel
+	if done {
+		if err := f.table.Cancel(); err != nil {
+			return err
+		}
+	}
+	f.table.Start(f.ctx)
+	for more := true; more; more = (f.freed || f.waiting) && f.ended == nil && !done {
+		f.freed, f.waiting = false, false
+		if err := f.checkTime(); err != nil {
+			return err
+		}
+		switch {
+		case done:
+		case f.table.Bare():
+			f.batch.log.Warn("no further batch is submitted, because files are missing that list the items of earlier batches",
+				"directory", f.batch.journal.Path()+BatchesSuffix)
+			done = true
+		default:
+			if err := f.place(); err != nil {
+				return err
+			}
+		}
+		for f.ended == nil && f.table.Pending() > 0 && !(f.live && f.freed) {
+			if err := f.wait(); err != nil {
+				return err
+			}
+		}
+	}
+	if f.ended = cmp.Or(f.ended, f.problem()); f.ended == nil && f.refused != nil {
+		f.ended = f.refused
+	}
+	if spent, ok := errors.AsType[*BudgetError](f.ended); ok {
+		f.batch.Stop(spent) // live requests that wait for room get none
+	}
+	return nil
+}
+
+// place adds the requests of all remaining items to parts, or sends them live.
+func (f *batchFeed) place() error {
+	in := f.batch.input
+	for row, err := range in.rest() {
+		if err != nil {
+			return err
+		}
+		if f.parts[row.Number-1] != 0 {
+			continue
+		}
+		item, err := f.batch.again(row)
+		if err == nil {
+			err = f.add(&item)
+		}
+		if err != nil {
+			return err
+		}
+		for f.ended == nil && !f.live && f.table.Full() {
+			if err := f.wait(); err != nil {
+				return err
+			}
+		}
+		if f.ended != nil {
+			return nil
+		}
+	}
+	if in.file.Changed() {
+		f.batch.log.Warn("the input was changed during the run", "input", in.cfg.Input)
+	}
+	return f.table.Flush()
+}
+
+// wait records the results of a part that ended, or waits for a change.
+func (f *batchFeed) wait() error {
+	if p := f.table.Ended(); p != nil {
+		return f.land(p)
+	}
+	if f.ended = f.problem(); f.ended != nil {
+		return nil
+	}
+	if err := f.checkTime(); err != nil {
+		return err
+	}
+	return f.await()
+}
+
+// await waits for a change.
+func (f *batchFeed) await() error {
+	if f.batch.cfg.mayGoLive() && !f.live {
+		defer time.AfterFunc(lookEvery, func() { wake.Up(f.kick) }).Stop()
+	}
+	err := work.Await(f.ctx, f.kick)
+	if f.ctx.Err() != nil {
+		return errHalted
+	}
+	return err
+}
+
+// add adds the request of an item to a part, or gives the item to the Runner if it needs none.
+func (f *batchFeed) add(item *work.Item) error {
+	c, number := item.Data.(*call), int(item.Seq-1)
+	key := ""
+	if cached := f.cachedBy(c.account); f.batch.cache != nil {
+		key = cached.key(item)
+		if result, ok := f.batch.cache.load(key); ok && cached.accepts(item, result.Payload) {
+			f.batch.cache.hits.Add(1)
+			f.parts[number] = finished
+			return f.give(item, result, nil)
+		}
+		if other, ok := f.sent[item.Hash]; ok && f.parts[other] > 0 {
+			f.waiting = true
+			return nil
+		}
+	}
+	if f.live {
+		return f.sendLive(item)
+	}
+	account, endpoint := c.account.provider.Name, batchEndpoint(c.endpoint)
+	if !f.table.Supports(account, endpoint) {
+		return f.unfit(item, fmt.Errorf("the Batch API of %s does not support %s: send the request live", account, endpoint))
+	}
+	f.correct(item, c)
+	body, added := c.account.added.Complete(&c.account.provider, c.endpoint, item.Lane, c.body, c.bound, false)
+	r := batchjob.Request{Account: account, Model: item.Lane, Endpoint: endpoint, Cost: item.Cost,
+		Item: batchjob.Item{ID: item.ID, Hash: item.Hash.String(), Note: item.Note, Key: key, Body: body}}
+	if len(added) > 0 {
+		r.Item.Added = added[0]
+	}
+	held, err := f.hold(item, c.account, &r)
+	if err != nil || f.ended != nil {
+		return err
+	}
+	if f.live { // since it waited
+		return f.sendLive(item)
+	}
+	p, err := f.table.Add(&r)
+	if tooLarge, ok := errors.AsType[*batchjob.TooLargeError](err); ok {
+		f.batch.release(held, 1, budget.Amount{})
+		return f.unfit(item, tooLarge)
+	}
+	if err != nil {
+		return err
+	}
+	if key != "" {
+		f.batch.cache.misses.Add(1)
+		f.sent[item.Hash] = number
+	}
+	f.parts[number] = p.Number
+	if of := f.held[p.Number]; of == nil {
+		f.held[p.Number] = held
+	} else if held != nil {
+		of.Plus(1, held)
+	}
+	return nil
+}
+
+// hold holds the estimate of a request, once it fits into the spending caps. It returns nil without a cap, and when the feed is at its end.
+func (f *batchFeed) hold(item *work.Item, a *account, r *batchjob.Request) (*budget.Estimate, error) {
+	if !f.batch.guard.Caps() {
+		return nil, nil
+	}
+	row := Part{Model: r.Model, Input: r.Cost.Input, Output: r.Cost.MaxOutput}
+	if r.Cost.MaxOutput <= 0 && !r.Endpoint.Embeds() {
+		row.Unstated = 1
+	}
+	e := f.estimate(a, &row)
+	for f.ended == nil && !f.live {
+		ok, spent := f.batch.guard.Open(item.ID, &e, 1, false)
+		switch {
+		case ok:
+			return &e, nil
+		case spent != nil:
+			f.ended = &work.StoppedError{Err: spent}
+			return nil, nil
+		}
+		if err := f.table.Flush(); err != nil { // what ends gives room back
+			return nil, err
+		}
+		var err error
+		if f.table.Pending() > 0 {
+			err = f.wait()
+		} else if !f.releaseStuck() { // live requests hold the room
+			err = f.await()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// releaseStuck releases the estimates of parts of which nothing comes in this run. It returns false if there are none.
+func (f *batchFeed) releaseStuck() (any bool) {
+	for _, p := range f.table.Parts() {
+		if e := f.held[p.Number]; e != nil {
+			f.batch.release(e, p.Row().Requests, budget.Amount{})
+			delete(f.held, p.Number)
+			any = true
+		}
+	}
+	return any
+}
+
+// release releases the estimate of n requests, and counts the amount that they used. A nil estimate is none.
+func (b *Batch) release(e *budget.Estimate, n int, used budget.Amount) {
+	if e != nil {
+		b.guard.Close(e, n, used)
+	}
+}
+
+// batchEndpoint is the endpoint that a request has in a batch, where there are no streams.
+func batchEndpoint(e provider.Endpoint) provider.Endpoint {
+	if e == provider.StreamGenerateContent {
+		return provider.GenerateContent
+	}
+	return e
+}
+
+// correct has a request tell the model why its last answer was rejected.
+func (f *batchFeed) correct(item *work.Item, c *call) {
+	f.mu.Lock()
+	t := f.tried[item.Seq]
+	f.mu.Unlock()
+	if t == nil || t.answer == nil {
+		return
+	}
+	c.correct(t.answer, t.wrong)
+	item.Cost = c.cost(item.Cost)
+}
+
+// sendLive gives an item to the Runner, whose request is sent live.
+func (f *batchFeed) sendLive(item *work.Item) error {
+	f.parts[item.Seq-1] = finished
+	return f.out(*item)
+}
+
+// unfit handles an item whose request no batch takes.
+func (f *batchFeed) unfit(item *work.Item, why error) error {
+	if f.batch.cfg.mayGoLive() {
+		return f.sendLive(item)
+	}
+	f.parts[item.Seq-1] = finished
+	return f.give(item, work.Result{}, &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: why, Unsent: true}})
+}
+
+// outcome is the Data of an item that has its result.
+type itemOutcome struct {
+	result work.Result
+	err    error
+}
+
+// give gives an item with its result to the Runner, which records it. Its priority keeps it out of the queue of items that are sent.
+func (f *batchFeed) give(item *work.Item, result work.Result, err error) error {
+	given := *item
+	given.Handler, given.Priority, given.Data, given.Ref = f.batchRun, limits.Critical, &itemOutcome{result, err}, -1
+	given.Size = len(result.Payload) + len(item.Note)
+	return f.out(given)
+}
+
+// Handle returns the result of an item that has one.
+func (v *batchRun) Handle(_ context.Context, item work.Item) (work.Result, error) {
+	o := item.Data.(*itemOutcome)
+	return o.result, o.err
+}
+
+// out gives an item to the Runner.
+func (f *batchFeed) out(item work.Item) error {
+	if !f.yield(item, nil) {
+		return errHalted
+	}
+	return nil
+}
+
+// cachedBy returns the cached calls of an account.
+func (v *batchRun) cachedBy(a *account) *cachedCalls {
+	return &cachedCalls{batch: v.batch, cache: v.batch.cache, who: a.who}
+}
+
+// checkTime sends all remaining requests live once they need the time that is left before the deadline.
+func (f *batchFeed) checkTime() error {
+	if !f.batch.cfg.mayGoLive() || f.live || time.Since(f.looked) < lookEvery {
+		return nil
+	}
+	first := f.looked.IsZero()
+	f.looked = time.Now()
+	o, pending := f.outlook(), f.table.Pending() > 0
+	if o.requests == 0 || o.window() >= leastWindow || pending && o.window() > 0 {
+		if first {
+			f.batch.log.Info("all items go into batches; items that no batch finishes in time are sent live",
+				"requests", o.requests, "live_from_in", o.window().Round(time.Second))
+		}
+		return nil
+	}
+	text := "all items are sent live, because no batch can finish before the deadline"
+	if pending {
+		text = "the pending batches are cancelled, and their remaining items are sent live to finish before the deadline"
+	}
+	f.batch.log.Warn(text, "requests", o.requests, "deadline_in", o.left.Round(time.Second), "live_takes", o.liveTime().Round(time.Second))
+	return f.goLive()
+}
+
+// goLive sends all remaining requests live, those of parts once their batches are cancelled.
+func (f *batchFeed) goLive() error {
+	f.live = true
+	return f.table.Cancel()
+}
+
+// outlook returns the remaining requests and time.
+func (f *batchFeed) outlook() outlook {
+	cfg, in := &f.batch.cfg, f.batch.input
+	n, total := f.batch.remaining(), max(1, f.batch.Total())
+	tokens := int(float64(in.tokens) * float64(n) / float64(total)) // they are taken to be alike
+	return outlook{left: time.Until(cfg.Budget.Deadline.Round(0)), requests: n, tokens: tokens, live: cfg.Batches.LiveTime}
+}

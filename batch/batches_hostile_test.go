@@ -1,0 +1,109 @@
+package batch_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/provider"
+	"github.com/sluice-llm/sluice/sim"
+)
+
+// TestABatchThatExpiredWithoutResultsCostsNoTries has more batches expire than a line has tries, and none says what became of its
+// requests, as with Gemini.
+func TestABatchThatExpiredWithoutResultsCostsNoTries(t *testing.T) {
+	files := regexp.MustCompile(`"(output|error)_file_id": ?"[^"]*"`)
+	{
+		synctest.Test(t, func(t *testing.T) {
+			f := newFiles(t, chats(5))
+			cfg, sent := f.viaConfig(t, sim.Config{Latency: -1})
+			cfg.Budget.Attempts = 3
+			cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+				resp, err := sent.RoundTrip(r)
+				if err != nil || r.Method != http.MethodGet || !strings.HasPrefix(r.URL.Path, "/v1/batches/") || sent.count(batchMade) > 5 {
+					return resp, err
+				}
+				b, err := io.ReadAll(resp.Body)
+				text := strings.Replace(files.ReplaceAllString(string(b), `"$1_file_id":null`), `"status":"completed"`, `"status":"expired"`, 1)
+				text = strings.Replace(text, `"completed":5`, `"completed":0`, 1)
+				resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
+				return resp, err
+			})
+			rep, err := run(t, cfg)
+			if err != nil || rep.Done != 5 {
+				t.Fatalf("%+v, %v", rep.Report, err)
+			}
+			for id, r := range f.results(t) {
+				if r.Sluice.Attempts != 1 {
+					t.Errorf("%s took %d attempts", id, r.Sluice.Attempts)
+				}
+			}
+			if live := sent.count(liveCall); live != 0 || sent.count(batchMade) != 6 {
+				t.Errorf("%d live calls, %d batches", live, sent.count(batchMade))
+			}
+		})
+	}
+}
+
+// TestPartsOfAnotherProviderAreNotAskedForAtThisOne has a run for one provider, at an address of its own, find parts that are
+// pending at another.
+func TestPartsOfAnotherProviderAreNotAskedForAtThisOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFiles(t, chats(5))
+		cfg, sent := f.viaConfig(t, hour())
+		abandon(t, cfg, 10*time.Minute)
+		other := cfg
+		other.Provider, _ = provider.Lookup("openai")
+		other.BaseURL = "http://another.example"
+		other.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			t.Errorf("%s %s is sent, with %v", r.Method, r.URL, r.Header)
+			return nil, errors.New("nobody is there")
+		})
+		_, err := run(t, other)
+		if wrong, ok := errors.AsType[*batch.ConfigError](err); !ok || wrong.Field != "Provider" || !strings.Contains(err.Error(), "pending at sim") || strings.Contains(err.Error(), "call off") {
+			t.Errorf("error %v", err)
+		}
+		if rep, err := run(t, cfg); err != nil || rep.Done != 5 || sent.count(batchMade) != 1 {
+			t.Errorf("%+v, %v", rep.Report, err)
+		}
+	})
+}
+
+// TestBatchesWhoseStateIsGoneAreNotPaidForAgain has the state of pending batches removed, or damaged beside its backup.
+func TestBatchesWhoseStateIsGoneAreNotPaidForAgain(t *testing.T) {
+	for _, damage := range []func(name string) error{
+		os.Remove, func(name string) error { return os.WriteFile(name, []byte("{"), 0o600) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFiles(t, chats(5))
+			cfg, sent := f.viaConfig(t, hour())
+			abandon(t, cfg, 10*time.Minute)
+			for _, name := range []string{work.StatePath(f.out), work.StatePath(f.out) + ".bak"} {
+				if err := damage(name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, batches := range []*batch.Batches{nil, cfg.Batches} {
+				cfg.Batches = batches
+				_, err := run(t, cfg)
+				if wrong, ok := errors.AsType[*batch.ConfigError](err); !ok || wrong.Field != "Output" || !strings.Contains(err.Error(), f.out+batch.BatchesSuffix) {
+					t.Errorf("%v: error %v", batches, err)
+				}
+			}
+			if err := os.RemoveAll(f.out + batch.BatchesSuffix); err != nil {
+				t.Fatal(err)
+			}
+			if rep, err := run(t, cfg); err != nil || rep.Done != 5 || sent.count(batchMade) != 2 {
+				t.Errorf("%+v, %v, %d batches", rep.Report, err, sent.count(batchMade))
+			}
+		})
+	}
+}

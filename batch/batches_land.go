@@ -1,0 +1,296 @@
+package batch
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/batchjob"
+	"github.com/sluice-llm/sluice/internal/budget"
+	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// Batched is the Data of a result from a Batch API.
+type Batched struct {
+	Batch    string  // ID of the batch at the provider
+	liveCost float64 // of the same request if it were sent live
+}
+
+// errNoResult is the error of a request that a complete batch has no result of.
+var errNoResult = errors.New("the batch finished without a result for this request")
+
+// land records the results of a part.
+func (f *batchFeed) land(p *batchjob.Part) error {
+	row, used := p.Row(), budget.Amount{}
+	if row.Refused() {
+		f.refused = f.refused.add(&row)
+		f.batch.log.Warn("the provider rejected a whole batch part",
+			"provider", row.Account, "requests", row.Requests, "problem", f.refused.Message)
+	}
+	for r, err := range p.Results() {
+		if err == nil {
+			err = f.take(p, &row, &r, &used)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for f.unrecorded() > 0 {
+		if err := f.await(); err != nil {
+			return err
+		}
+	}
+	if err := f.batch.journal.Flush(); err != nil {
+		return err
+	}
+	f.batch.release(f.held[p.Number], row.Requests, used)
+	delete(f.held, p.Number)
+	f.mu.Lock()
+	f.sums.Parts++
+	f.mu.Unlock()
+	if err := f.table.Recorded(p); err != nil {
+		return err
+	}
+	if row.Refused() && f.batch.cfg.mayGoLive() && !f.live {
+		f.refused = nil
+		return f.goLive()
+	}
+	return nil
+}
+
+// take handles the result of a request.
+func (f *batchFeed) take(p *batchjob.Part, row *Part, r *batchjob.ItemResult, used *budget.Amount) error {
+	b, in := f.batch, f.batch.input
+	number, ok := in.index.Find([]byte(r.Item.ID))
+	if !ok || f.parts[number] != p.Number {
+		return nil
+	}
+	if in.index.Done().Has(number) { // by a run that was killed
+		f.parts[number] = finished
+		return nil
+	}
+	f.parts[number] = 0
+	if r.Fate != batchjob.Answered && r.Fate != batchjob.Missing {
+		if f.freed = true; row.Refused() && !b.cfg.mayGoLive() {
+			f.parts[number] = finished
+		}
+		return nil
+	}
+	item, c, err := f.itemOf(row, number, r)
+	if err != nil {
+		return err
+	}
+	result, o := work.Result{}, sluice.Outcome{Kind: sluice.ServerError, Err: errNoResult, Unsent: true}
+	if r.Fate == batchjob.Answered {
+		result, o = f.judge(item, c, r)
+	}
+	result.Lane = item.Lane
+	if o.Usage.Service = limits.ServiceBatch; o.HasUsage {
+		b.learn(item, item.Cost, o.Usage)
+	}
+	amount, stated := usedAt(b.priceOf(item), result.Status, &o)
+	if !stated {
+		e := b.estimateAt(item, item.Cost, 1, b.priceOf(item), together)
+		amount = e.Amount()
+	}
+	*used = used.Plus(1, amount)
+	return f.settle(row, item, r.Key, &result, &o)
+}
+
+// itemOf makes the item of a request in a part.
+func (f *batchFeed) itemOf(row *Part, number int, r *batchjob.ItemResult) (*work.Item, *call, error) {
+	a := f.batch.accountAt(row.Account)
+	hash, err := work.ParseHash([]byte(r.Hash))
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &call{account: a, terms: f.batch.terms, body: r.Item.Body, bound: r.Added}
+	for _, e := range provider.Endpoints() {
+		if e.String() == row.Endpoint {
+			c.endpoint = e
+		}
+	}
+	item := &work.Item{ID: r.Item.ID, Seq: int64(number + 1), Lane: row.Model, Hash: hash, Note: bytes.Clone(r.Note), Data: c}
+	if est, err := provider.Estimate(c.endpoint, c.body); err == nil {
+		item.Cost = est.Cost
+	}
+	return item, c, nil
+}
+
+// judge returns the result and the outcome of a response, as of a live one.
+func (f *batchFeed) judge(item *work.Item, c *call, r *batchjob.ItemResult) (work.Result, sluice.Outcome) {
+	a, status := c.account, r.Status
+	if status == 0 && len(r.Result.Body) > 0 {
+		status = 200 // it is unknown: the body decides
+	}
+	cfg := provider.ExchangeConfig{Provider: a.provider, Endpoint: c.endpoint, Key: a.target.Key}
+	if c.bound != "" {
+		cfg.Added = []string{c.bound}
+	}
+	answer, o := cfg.Judge(a.target.Header, status, r.RequestID, bytes.Clone(r.Result.Body))
+	if o.Kind != sluice.OK {
+		answer.Status = r.Status
+	}
+	a.added.Refused(item.Lane, &o)
+	if check := c.terms.check; o.Kind == sluice.OK && check != nil {
+		if err := check(item.ID, c.endpoint, answer.Body); err != nil {
+			o.Kind, o.Err = sluice.InvalidOutput, err
+		}
+	}
+	return work.Result{
+		Status: answer.Status, RequestID: answer.RequestID, Payload: answer.Body, FinishReason: answer.FinishReason, Lane: item.Lane,
+	}, o
+}
+
+// settle records a result, or leaves the item for another attempt.
+func (f *batchFeed) settle(row *Part, item *work.Item, key string, result *work.Result, o *sluice.Outcome) error {
+	b := f.batch
+	tally := f.count(row, item, result, o)
+	if o.Kind.Fatal() { // no other request would succeed, and the item has no failure of its own
+		if f.ended == nil {
+			f.ended = &work.StoppedError{Kind: o.Kind, ID: item.ID, Err: o.Err}
+		}
+		return nil
+	}
+	again := (o.Amended || o.Kind.Transient() || o.Kind.Throttle() && !o.TooLarge) && !o.Final
+	tries := tally.Tries()
+	if b.cfg.mayGoLive() {
+		tries = tally.Attempts // live requests wait for rate limits
+	}
+	if again && (o.Amended || b.cfg.Batches.Cancel || tries < b.cfg.Budget.Attempts) {
+		f.freed = true
+		return nil
+	}
+	f.forget(item.Seq)
+	f.mu.Lock()
+	f.given++
+	f.mu.Unlock()
+	f.parts[item.Seq-1] = finished
+	c, batched := item.Data.(*call), &Batched{Batch: row.Batch}
+	result.Tally, result.Data = tally, batched
+	if price := c.account.price(item.Lane); tally.HasUsage {
+		if c.account.cost(result, tally.Usage); result.HasCost {
+			live := tally.Usage
+			live.Service = limits.ServiceStandard
+			batched.liveCost = price.Cost(live).USD
+		}
+	} else if price != nil && mayCost(result.Status, o) {
+		var bill bill
+		bill.estimate(b.estimateAt(item, item.Cost, 1, price, together))
+		bill.complete(result)
+		batched.liveCost = result.Cost // an estimate saves nothing
+	}
+	var err error
+	if o.Kind != sluice.OK {
+		err = &sluice.CallError{Outcome: *o, Tally: tally}
+	} else if key != "" && b.cache != nil && result.Status/100 == 2 {
+		b.cache.store(key, result)
+	}
+	return f.give(item, *result, err)
+}
+
+// maxAnswers limits the bytes of rejected answers that are kept for the next attempts of their items.
+const maxAnswers = 64 << 20
+
+// count adds an attempt to those of an item, and returns all.
+func (f *batchFeed) count(row *Part, item *work.Item, result *work.Result, o *sluice.Outcome) sluice.Tally {
+	next := sluice.Tally{Usage: o.Usage, HasUsage: o.HasUsage}
+	if !row.MadeAt.IsZero() && row.EndedAt.After(row.MadeAt) {
+		next.Queued = row.EndedAt.Sub(row.MadeAt)
+	}
+	if o.Kind.Throttle() && !o.TooLarge {
+		next.Throttles = 1
+	} else {
+		next.Attempts = 1
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.tried[item.Seq]
+	if t == nil {
+		t = &attempts{}
+		f.tried[item.Seq] = t
+	}
+	t.tally = t.tally.Add(next)
+	f.answers -= len(t.answer)
+	if t.answer = nil; o.Kind == sluice.InvalidOutput && f.batch.terms.feedback && f.answers < maxAnswers {
+		t.answer, t.wrong = result.Payload, o.Err
+	}
+	f.answers += len(t.answer)
+	return t.tally
+}
+
+// forget removes the attempts of an item, and returns them; nil if there are none.
+func (v *batchRun) forget(seq int64) *attempts {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	t := v.tried[seq]
+	if delete(v.tried, seq); t != nil {
+		v.answers -= len(t.answer)
+	}
+	return t
+}
+
+// unrecorded is the number of results from batches that are not recorded.
+func (v *batchRun) unrecorded() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.given
+}
+
+// recorded is called with each result that is in the journal.
+func (v *batchRun) recorded(r *work.Result) {
+	d, batched := r.Data.(*Batched)
+	v.mu.Lock()
+	switch {
+	case batched:
+		v.given--
+		v.sums.Lines++
+		v.sums.Cost += r.Cost
+		v.sums.LiveCost += d.liveCost
+	case !r.Cached && r.Tally.Tries() > 0:
+		v.sums.Live++
+	}
+	v.mu.Unlock()
+	wake.Up(v.kick)
+}
+
+// countLive counts a live attempt of an item, and says in its outcome if it was the last one: those by batches count, too. v may be nil.
+func (v *batchRun) countLive(seq int64, c *call, o *sluice.Outcome) {
+	if v == nil || !o.Kind.Transient() {
+		return
+	}
+	v.mu.Lock()
+	before := 0
+	if t := v.tried[seq]; t != nil {
+		before = t.tally.Attempts
+	}
+	v.mu.Unlock()
+	c.tries.live++
+	o.Final = o.Final || before > 0 && before+c.tries.live >= v.batch.cfg.Budget.Attempts
+}
+
+// carryOver adds the attempts by batches to a live result.
+func (v *batchRun) carryOver(a *account, r *work.Result) {
+	t := v.forget(r.Seq)
+	if t == nil || a == nil {
+		return
+	}
+	r.Tally = t.tally.Add(r.Tally)
+	if t.tally.HasUsage {
+		a.cost(r, t.tally.Usage)
+	}
+}
+
+// runError returns the error of a run whose table can do no more.
+func runError(cause error) error {
+	if lost := lostError(cause); lost != nil {
+		return lost
+	}
+	if rejected, ok := errors.AsType[*sluice.CallError](cause); ok && rejected.Kind.Fatal() {
+		return &work.StoppedError{Kind: rejected.Kind, Err: cause}
+	}
+	return cause
+}

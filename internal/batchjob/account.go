@@ -1,0 +1,210 @@
+package batchjob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+const (
+	lane       = "batch-api"     // of all requests to Batch APIs
+	maxCalls   = 4               // concurrent requests to an account's Batch API: each may carry a file
+	throttles  = 1 << 20         // rate-limited attempts of one request: there is a day's time
+	firstPoll  = 5 * time.Second // shortest wait after a rejection, and before results are fetched again
+	maxRefusal = 5 * time.Minute // longest wait for room that other programs take up
+	maxWait    = time.Hour       // of a wait that a change ends
+)
+
+// account is an account with a Batch API.
+type account struct {
+	name  string
+	api   API
+	known provider.BatchAPI
+	sched *sluice.Scheduler
+
+	// The Table's mu guards the other fields.
+	requests int         // maximum in a part, learned from a rejection; 0 is unknown
+	room     int         // tokens that all parts may have at the provider, learned from a rejection; 0 is unknown
+	full     bool        // the provider has no room until a part ends
+	refusals int         // for lack of room, in a row
+	until    time.Time   // nothing is submitted before
+	made     []time.Time // batches of the last hour
+}
+
+func newAccount(cfg *Config, name string, api API) (*account, error) {
+	s, err := sluice.New(sluice.Config{
+		Name: name, Limits: sluice.Limits{Concurrency: maxCalls}, MaxThrottles: throttles, Observer: cfg.Observer,
+	})
+	return &account{name: name, api: api, known: cfg.Known[name], sched: s}, err
+}
+
+// call makes a request that may take several attempts. Without again, it makes another attempt only if nothing reached the provider.
+func (a *account) call(ctx context.Context, name string, again bool, fn func(context.Context) error) error {
+	var last error
+	_, err := a.sched.Do(ctx, sluice.Call{ID: name, Lane: lane}, func(ctx context.Context, _ *sluice.Permit) sluice.Outcome {
+		last = fn(ctx)
+		o := outcomeOf(ctx, last)
+		o.Final = o.Final || !again && !o.Unsent
+		return o
+	})
+	if _, rejected := errors.AsType[*ProblemError](last); err == nil || rejected {
+		err = last
+	}
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*provider.Error](err); ok && e.Provider == a.name {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return fmt.Errorf("%s: %s: %w", a.name, name, err)
+}
+
+// outcomeOf returns the outcome of an attempt. An error that only describes the content of a response is none.
+func outcomeOf(ctx context.Context, err error) sluice.Outcome {
+	failed, isCall := errors.AsType[*sluice.CallError](err)
+	switch {
+	case err == nil, errors.Is(err, ErrUnknown), errors.Is(err, ErrGone):
+		return sluice.Outcome{Kind: sluice.OK}
+	case ctx.Err() != nil:
+		return sluice.Outcome{Kind: sluice.Network, Err: err, Abandoned: true, Final: true}
+	case !isCall:
+		return sluice.Outcome{Kind: sluice.OK}
+	}
+	o := failed.Outcome
+	if o.Err == nil {
+		o.Err = err
+	}
+	return o
+}
+
+// outcome returns how a request failed; false if err does not say it.
+func outcome(err error) (o sluice.Outcome, ok bool) {
+	if failed, ok := errors.AsType[*sluice.CallError](err); ok {
+		return failed.Outcome, true
+	}
+	return sluice.Outcome{}, false
+}
+
+// passes reports whether the same request may succeed later.
+func passes(err error) bool {
+	o, ok := outcome(err)
+	return ok && (o.Kind.Transient() || o.Kind.Throttle())
+}
+
+// hadNoEffect reports whether a failed request certainly did nothing.
+func hadNoEffect(err error) bool {
+	o, ok := outcome(err)
+	if !ok {
+		return false
+	}
+	switch o.Kind {
+	case sluice.RateLimit, sluice.UsageWindow, sluice.QuotaExhausted, sluice.Auth, sluice.BadRequest, sluice.ContextLength,
+		sluice.ContentFilter:
+		return true
+	}
+	return o.Unsent || o.TooLarge
+}
+
+// admit waits until there is room for a part at its account. Parts of an account are submitted in the order of the table. It returns
+// false if the part is not to be submitted.
+func (t *Table) admit(ctx context.Context, p *Part) bool {
+	for ctx.Err() == nil {
+		t.mu.Lock()
+		wait, ok := t.roomLocked(p, time.Now())
+		p.admitted = ok
+		changed, cancelled := t.changing, t.cancelled
+		t.mu.Unlock()
+		if ok || cancelled {
+			return !cancelled
+		}
+		_ = wake.In(ctx, wait, changed)
+	}
+	return false
+}
+
+// roomLocked reports whether a part may be submitted now, or the time after which to ask again.
+func (t *Table) roomLocked(p *Part, now time.Time) (time.Duration, bool) {
+	a := p.account
+	open, tokens, requests, submitting, before := 0, 0, 0, 0, true
+	for _, q := range t.parts {
+		switch {
+		case q.account != a || q.stuck:
+		case q == p:
+			before = false
+		case q.row.AtProvider() || q.row.State == New && q.admitted:
+			open, tokens, requests = open+1, tokens+q.row.Input, requests+q.row.Requests
+			if q.row.Batch == "" {
+				submitting++
+			}
+		case before && q.row.State == New:
+			return maxWait, false
+		}
+	}
+	if now.Before(a.until) {
+		return a.until.Sub(now), false
+	}
+	pending := a.known.Pending
+	if open > 0 && (a.full || a.room > 0 && tokens+p.row.Input > a.room || pending > 0 && requests+p.row.Requests > pending) {
+		return maxWait, false
+	}
+	a.made = slices.DeleteFunc(a.made, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
+	if limit := a.known.PerHour; limit > 0 && len(a.made)+submitting >= limit {
+		if len(a.made) == 0 {
+			return maxWait, false
+		}
+		return a.made[0].Add(time.Hour).Sub(now), false
+	}
+	return 0, true
+}
+
+// refusalWait returns the wait after a rejection that does not state one.
+func (a *account) refusalWait() time.Duration {
+	return wake.Jitter(min(firstPoll<<min(a.refusals-1, 10), maxRefusal))
+}
+
+// maxAlone is the number of rejections for lack of room, while the account has no other part, after which a part counts as too large: the
+// provider counts tokens that Sluice only estimates. After that, each such rejection halves the size of parts.
+const maxAlone = 3
+
+// minRoom returns the estimated tokens that are never too many by themselves for an account with a limit; 0 is an unknown limit.
+func minRoom(limit int) int {
+	if limit > 0 {
+		return limit / 16
+	}
+	return 90_000 // OpenAI's first tier (https://platform.openai.com/docs/models/gpt-4o)
+}
+
+// learnRoom learns from a rejection for lack of room. It reports whether the part would never fit, and whether the account has no other
+// part at the provider.
+func (t *Table) learnRoom(p *Part, limit int) (never, alone bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := p.account
+	if limit > 0 {
+		a.room = limit
+	}
+	alone = !slices.ContainsFunc(t.parts, func(q *Part) bool { return q != p && q.account == a && q.row.AtProvider() && !q.stuck })
+	if a.full = !alone; alone && !time.Now().Before(a.until) { // else the same lack of room was counted
+		a.refusals++
+		a.until = time.Now().Add(a.refusalWait())
+	}
+	never = p.row.Requests > 1 &&
+		(limit > 0 && p.row.Input > limit || alone && a.refusals >= maxAlone && p.row.Input > minRoom(limit))
+	if never && (limit == 0 || p.row.Input <= limit) {
+		a.requests = max(1, p.row.Requests/2)
+	}
+	return never, alone
+}
+
+func later(x, y time.Time) time.Time {
+	if x.After(y) {
+		return x
+	}
+	return y
+}

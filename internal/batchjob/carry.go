@@ -1,0 +1,537 @@
+package batchjob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// carry takes a part from state to state until it has ended, or is stuck.
+func (t *Table) carry(ctx context.Context, p *Part) {
+	for ctx.Err() == nil {
+		step := t.step(p)
+		if step == nil {
+			return
+		}
+		if err := step(ctx, p); err != nil && ctx.Err() == nil {
+			t.halt(p, err)
+			return
+		}
+	}
+}
+
+// step returns the next step of a part; nil if there is none.
+func (t *Table) step(p *Part) func(context.Context, *Part) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch r := &p.row; {
+	case p.stuck || r.State == Ended || r.State == Recorded:
+		return nil
+	case p.bare:
+		return t.abandon
+	case r.State == New:
+		return t.submit
+	case r.Batch == "":
+		return t.find
+	case p.seen == nil || !p.seen.Status.Ended():
+		return t.poll
+	}
+	return t.collect
+}
+
+// halt ends the work on a part after an error, or on all parts if no request can succeed any more.
+func (t *Table) halt(p *Part, err error) {
+	if o, ok := outcome(err); ok && o.Kind.Fatal() || errors.Is(err, errFiles) {
+		t.fail(err)
+		return
+	}
+	t.log.Warn("a batch part is delayed", "part", p.row.Tag, "err", err)
+	t.mu.Lock()
+	p.stuck, p.why = true, fmt.Errorf("part %s: %w", p.row.Tag, err)
+	t.mu.Unlock()
+	_ = t.save(false) // save fails the table
+}
+
+// delayed records why a part is delayed. Its first problem is a warning.
+func (t *Table) delayed(p *Part, what string, err error) error {
+	log := t.log.Info
+	if p.row.Problem == nil {
+		log = t.log.Warn
+	}
+	log(what, "part", p.row.Tag, "batch", p.row.Batch, "err", err)
+	return t.update(p, func(r *Row) { r.Problem = &Problem{Kind: Broken, Message: provider.Redact(err.Error())} })
+}
+
+// finish ends a part without results, for a reason or none.
+func (t *Table) finish(p *Part, why *Problem) error {
+	return t.update(p, func(r *Row) { r.State, r.Lost, r.Problem = Ended, false, why })
+}
+
+// isCancelled reports whether nothing more is to be submitted.
+func (t *Table) isCancelled() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cancelled
+}
+
+// submit uploads a new part and creates its batch, once there is room.
+func (t *Table) submit(ctx context.Context, p *Part) error {
+	if !t.admit(ctx, p) {
+		return nil
+	}
+	var unreadable error
+	file := p.file(func(err error) { unreadable = err })
+	err := t.upload(ctx, p, file)
+	if err == nil && t.isCancelled() {
+		return t.finish(p, nil)
+	}
+	var b Batch
+	if err == nil {
+		err = p.account.call(ctx, "create "+p.row.Tag, false, func(ctx context.Context) error {
+			err := t.update(p, func(r *Row) {
+				if r.State, r.SentAt = Sent, time.Now().UTC(); r.BegunAt.IsZero() {
+					r.BegunAt = r.SentAt
+				}
+			})
+			if err == nil {
+				b, err = p.account.api.Create(ctx, file, p.row.File)
+			}
+			return err
+		})
+	}
+	switch {
+	case unreadable != nil:
+		return fmt.Errorf("%w: %w", errFiles, unreadable)
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return t.notCreated(ctx, p, err)
+	case b.ID == "":
+		return nil // the response does not tell: the batch is looked for
+	}
+	return t.update(p, func(r *Row) { p.adoptLocked(&b, false) })
+}
+
+// upload uploads the file of a part, if the provider does not have it.
+func (t *Table) upload(ctx context.Context, p *Part, file *File) error {
+	if p.row.File != "" {
+		return nil
+	}
+	id := ""
+	err := p.account.call(ctx, "upload "+p.row.Tag, true, func(ctx context.Context) (err error) {
+		id, err = p.account.api.Upload(ctx, file)
+		return err
+	})
+	if err != nil || id == "" {
+		return err
+	}
+	p.fresh = true
+	return t.update(p, func(r *Row) { r.File = id })
+}
+
+// notCreated handles an error of an upload or a create.
+func (t *Table) notCreated(ctx context.Context, p *Part, err error) error {
+	t.mu.Lock()
+	failed, sent := t.err, p.row.State == Sent
+	t.mu.Unlock()
+	if failed != nil {
+		return err
+	}
+	if sent && !hadNoEffect(err) {
+		return t.delayed(p, "Sluice does not know whether the provider created a batch", err)
+	}
+	o, ok := outcome(err)
+	why := &Problem{Kind: Invalid, Message: provider.Redact(err.Error())}
+	if of, ok := errors.AsType[*ProblemError](err); ok {
+		why = &of.Problem
+	} else if o.TooLarge {
+		why.Kind = TooLarge
+	}
+	if ok && !o.Kind.Fatal() && (why.Kind != Invalid || !passes(err)) {
+		return t.reject(p, why)
+	}
+	if failed := t.renew(p); failed != nil {
+		return failed
+	}
+	switch {
+	case !ok || o.Kind.Fatal():
+		return err
+	case o.Kind.Throttle():
+		t.mu.Lock()
+		a := p.account
+		a.refusals++
+		a.until = later(time.Now().Add(max(o.Wait, a.refusalWait())), o.Until)
+		t.mu.Unlock()
+		return t.delayed(p, "the provider does not accept a batch part yet", err)
+	}
+	err = t.delayed(p, "a batch part cannot be submitted", err)
+	_ = wake.In(ctx, wake.Jitter(maxRefusal/5), nil)
+	return err
+}
+
+// renew makes a part new again, without the batch that it had.
+func (t *Table) renew(p *Part) error {
+	p.seen, p.asked = nil, false
+	return t.update(p, func(r *Row) {
+		p.admitted = false
+		r.disown()
+		r.State = New
+	})
+}
+
+// disown removes a batch that does not belong to the part, or not any more.
+func (r *Row) disown() {
+	if r.Batch != "" {
+		r.Not = append(r.Not[:len(r.Not):len(r.Not)], r.Batch)
+	}
+	r.Batch, r.Guess, r.Status, r.Lost, r.Succeeded, r.Failed = "", false, "", false, 0, 0
+	r.MadeAt, r.EndedAt, r.ExpiresAt = time.Time{}, time.Time{}, time.Time{}
+}
+
+// adoptLocked records the batch of a part, or one that may be its batch.
+func (p *Part) adoptLocked(b *Batch, guess bool) {
+	p.seen, p.heardOf = nil, time.Now()
+	r := &p.row
+	r.Batch, r.Guess, r.Status, r.Lost, r.Problem = b.ID, guess, Validating, false, nil
+	if b.Status.known() && !b.Status.Ended() { // its end must be seen by poll
+		r.Status = b.Status
+	}
+	if r.MadeAt = b.Created; r.MadeAt.IsZero() {
+		r.MadeAt = time.Now().UTC()
+	}
+	if r.File == "" {
+		r.File = b.File
+	}
+	r.ExpiresAt = b.Expires
+	p.account.made = append(p.account.made, time.Now())
+}
+
+// find looks for the batch of a part that may have been created. After Grace without a batch, there is none: lists may be late, and a
+// request may still be on its way.
+func (t *Table) find(ctx context.Context, p *Part) error {
+	until, wait := time.Now().Add(t.cfg.Grace), wake.Backoff{Min: time.Second, Max: t.cfg.Poll}
+	file := p.file(func(error) {})
+	for ctx.Err() == nil {
+		began := time.Now()
+		var found []Batch
+		err := p.account.call(ctx, "find "+p.row.Tag, true, func(ctx context.Context) (err error) {
+			found, err = p.account.api.Find(ctx, file, p.row.BegunAt)
+			return err
+		})
+		switch {
+		case err != nil && !passes(err):
+			return err
+		case err != nil:
+			until = later(until, time.Now())
+			if err := t.delayed(p, "Sluice cannot determine whether the provider created a batch", err); err != nil {
+				return err
+			}
+		default:
+			taken, guessed := false, false
+			err := t.update(p, func(*Row) {
+				var b *Batch
+				if b, guessed = t.candidateLocked(p, found); b != nil {
+					p.adoptLocked(b, b.Tag == "")
+					taken = true
+				}
+			})
+			if taken || err != nil {
+				return err
+			}
+			if !guessed && !began.Before(until) {
+				return t.renew(p)
+			}
+		}
+		d := wait.Next()
+		if left := time.Until(until); left > 0 {
+			d = min(d, left)
+		}
+		_ = wake.In(ctx, d, nil)
+	}
+	return nil
+}
+
+// candidateLocked returns the batch that most likely belongs to a part. guessed reports that other parts hold batches of which one may
+// belong to it.
+func (t *Table) candidateLocked(p *Part, found []Batch) (best *Batch, guessed bool) {
+	distance := func(b *Batch) time.Duration { return b.Created.Sub(p.row.SentAt).Abs() }
+	for i := range found {
+		b := &found[i]
+		if b.ID == "" || slices.Contains(p.row.Not, b.ID) || b.Tag != "" && b.Tag != p.row.Tag {
+			continue
+		}
+		other := slices.IndexFunc(t.parts, func(q *Part) bool { return q != p && q.row.Batch == b.ID })
+		switch {
+		case other >= 0:
+			guessed = guessed || t.parts[other].row.Guess && b.Tag == ""
+		case best == nil || best.Tag == "" && b.Tag != "" || best.Tag == b.Tag && distance(b) < distance(best):
+			best = b
+		}
+	}
+	return best, guessed && best == nil
+}
+
+// poll asks for the status of a batch until it has ended.
+func (t *Table) poll(ctx context.Context, p *Part) error {
+	wait := wake.Backoff{Min: firstLook, Max: t.cfg.Poll}
+	var unknown time.Time
+	pause := time.Since(p.row.MadeAt) < firstLook // there is nothing to see yet
+	for ctx.Err() == nil {
+		if pause {
+			t.pause(ctx, p, wait.Next())
+		}
+		pause = true
+		if err := t.cancelBatch(ctx, p, t.isCancelled()); err != nil || ctx.Err() != nil {
+			return err
+		}
+		b, err := p.get(ctx)
+		switch {
+		case errors.Is(err, ErrUnknown):
+			if unknown.IsZero() {
+				unknown = time.Now()
+			}
+			// A new batch may not be known to all servers of the provider. The provider's clock may be wrong by hours.
+			if max(time.Since(unknown), time.Since(later(p.row.MadeAt, p.heardOf))) >= t.cfg.Grace {
+				return t.lose(p)
+			}
+		case err != nil && passes(err):
+			if err := t.delayed(p, "the status of a batch cannot be read", err); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		default:
+			if err := t.look(p, &b); err != nil || b.Status.Ended() {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// firstLook is the time after which a new batch is looked at.
+const firstLook = 500 * time.Millisecond
+
+// get asks for the batch of a part.
+func (p *Part) get(ctx context.Context) (b Batch, err error) {
+	err = p.account.call(ctx, "read the status of "+p.row.Batch, true, func(ctx context.Context) (err error) {
+		b, err = p.account.api.Get(ctx, p.row.Batch)
+		return err
+	})
+	return b, err
+}
+
+// pause waits, or until the batch is to be cancelled.
+func (t *Table) pause(ctx context.Context, p *Part, d time.Duration) {
+	for end := time.Now().Add(d); ctx.Err() == nil && time.Now().Before(end); {
+		t.mu.Lock()
+		changed, cancel := t.changing, t.cancelled && !p.asked
+		t.mu.Unlock()
+		if cancel {
+			return
+		}
+		_ = wake.In(ctx, time.Until(end), changed)
+	}
+}
+
+// cancelBatch asks the provider to cancel a batch, once. A batch that may belong to another part continues.
+func (t *Table) cancelBatch(ctx context.Context, p *Part, wanted bool) error {
+	switch {
+	case !wanted || p.asked || p.row.Batch == "":
+		return nil
+	case p.row.Guess:
+		p.asked = true
+		t.log.Warn("a batch is not cancelled, because the batch may belong to another run: its results will show the owner", "batch", p.row.Batch)
+		return nil
+	}
+	err := p.account.call(ctx, "cancel "+p.row.Batch, true, func(ctx context.Context) error {
+		return p.account.api.Cancel(ctx, p.row.Batch)
+	})
+	if o, ok := outcome(err); ok && o.Kind.Fatal() {
+		return err
+	}
+	if err != nil { // it may have ended
+		t.log.Info("a batch cannot be cancelled", "batch", p.row.Batch, "err", err)
+	}
+	p.asked = err == nil || !passes(err)
+	return nil
+}
+
+// look records the status of a batch.
+func (t *Table) look(p *Part, b *Batch) error {
+	t.mu.Lock()
+	r := &p.row
+	was := *r
+	if r.Status, r.Succeeded, r.Failed = b.Status, max(0, b.Succeeded), max(0, b.Failed); !b.Status.known() {
+		r.Status = Running
+	}
+	if !b.Ended.IsZero() {
+		r.EndedAt = b.Ended
+	} else if b.Status.Ended() && r.EndedAt.IsZero() {
+		r.EndedAt = time.Now().UTC()
+	}
+	if !b.Expires.IsZero() {
+		r.ExpiresAt = b.Expires
+	}
+	if r.File == "" {
+		r.File = b.File
+	}
+	if b.Status.Ended() {
+		p.account.full = false
+	}
+	if b.Status != Failed && b.Status != Validating {
+		p.account.refusals = 0
+	}
+	p.seen, r.Problem, r.Lost = b, nil, false
+	news := was.Status != r.Status || was.Problem != nil || was.Lost
+	counts := was.Succeeded != r.Succeeded || was.Failed != r.Failed
+	t.mu.Unlock()
+	if !news && !counts {
+		return nil
+	}
+	return t.save(news)
+}
+
+// lose handles a part whose batch or results the provider does not have.
+func (t *Table) lose(p *Part) error {
+	switch {
+	case !t.cfg.Resubmit:
+		return t.update(p, func(r *Row) { p.stuck, r.Lost = true, true })
+	case p.row.Guess && !t.isCancelled(): // its own batch may be another
+		return t.refind(p)
+	}
+	return t.finish(p, nil)
+}
+
+// refind looks for the batch of a part again, because the one that was guessed is not its own.
+func (t *Table) refind(p *Part) error {
+	p.seen, p.asked = nil, false
+	return t.update(p, func(r *Row) { r.disown() })
+}
+
+// abandon ends a part whose items are unknown. Its batch is cancelled, because nobody can use its results.
+func (t *Table) abandon(ctx context.Context, p *Part) error {
+	t.log.Warn("Sluice drops a batch part, because its files are missing", "part", p.row.Tag, "batch", p.row.Batch, "requests", p.row.Requests)
+	if err := t.cancelBatch(ctx, p, true); err != nil || ctx.Err() != nil {
+		return err
+	}
+	return t.finish(p, nil)
+}
+
+// maxCuts is the number of times that incomplete results are fetched.
+const maxCuts = 6
+
+// collect fetches the results of a batch that has ended.
+func (t *Table) collect(ctx context.Context, p *Part) error {
+	switch {
+	case p.seen.Status == Failed && p.row.Guess: // nothing of it ran, whoever it belongs to
+		return t.refind(p)
+	case p.seen.Status == Failed:
+		return t.reject(p, p.seen.Problem)
+	}
+	wait := wake.Backoff{Min: firstPoll, Max: t.cfg.Poll}
+	var gone time.Time
+	for cuts := 0; ctx.Err() == nil; {
+		own, err := t.fetchResults(ctx, p, cuts+1 < maxCuts)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil && !own:
+			t.log.Info("a batch belongs to another run", "batch", p.row.Batch, "part", p.row.Tag)
+			return t.refind(p)
+		case err == nil:
+			return t.update(p, func(r *Row) {
+				r.State, r.Status, r.Results, r.Guess, r.Problem = Ended, p.seen.Status, true, false, nil
+			})
+		case errors.Is(err, ErrGone), errors.Is(err, ErrUnknown):
+			if gone.IsZero() {
+				gone = time.Now()
+			}
+			if time.Since(gone) >= t.cfg.Grace { // before, not all servers of the provider may have them
+				return t.lose(p)
+			}
+		case errors.Is(err, errFiles):
+			return err
+		case passes(err):
+		default:
+			if cuts++; cuts >= maxCuts {
+				return fmt.Errorf("the results of batch %s are incomplete after %d downloads; the next run downloads them again "+
+					"from the provider: %w", p.row.Batch, cuts, err)
+			}
+		}
+		if err := t.delayed(p, "results are fetched again", err); err != nil {
+			return err
+		}
+		_ = wake.In(ctx, wait.Next(), nil)
+		if b, err := p.get(ctx); err == nil && b.Status.Ended() {
+			p.seen = &b
+		}
+	}
+	return nil
+}
+
+// maxBreaks is the number of times that a part is submitted whose batches fail by the provider's fault.
+const maxBreaks = 3
+
+// reject handles the rejection of a whole part, by a create or a batch that failed.
+func (t *Table) reject(p *Part, why *Problem) error {
+	if why == nil {
+		why = &Problem{Kind: Broken, Message: "the batch failed, and the provider gives no reason"}
+	}
+	t.log.Info("the provider rejected a batch part", "part", p.row.Tag, "batch", p.row.Batch, "kind", why.Kind, "message", why.Message)
+	short := &Problem{Kind: why.Kind, Code: why.Code, Message: why.Message}
+	named := 0
+	for position := range why.Lines {
+		if position < p.row.Requests {
+			named++
+		}
+	}
+	switch {
+	case t.isCancelled() && why.Kind != Invalid:
+		return t.finish(p, nil)
+	case why.Kind == NoRoom:
+		never, alone := t.learnRoom(p, why.Tokens)
+		if never { // smaller parts get its requests
+			return t.finish(p, short)
+		}
+		if alone {
+			err := t.delayed(p, "the provider rejects every batch part, although this run has no pending batch part", errors.New(why.Message))
+			if err != nil {
+				return err
+			}
+		}
+		p.fresh = false // until there is room, the provider may delete the file
+		return t.renew(p)
+	case why.Kind == TooLarge && p.row.Requests > 1:
+		t.mu.Lock()
+		p.account.requests = (p.row.Requests + 1) / 2
+		t.mu.Unlock()
+		return t.finish(p, short)
+	case why.Kind == Invalid && named > 0:
+		if err := t.storeRejected(p, why); err != nil {
+			return err
+		}
+		return t.update(p, func(r *Row) { r.State, r.Results, r.Problem = Ended, true, nil })
+	case why.Kind == Broken && p.breaks+1 < maxBreaks:
+		p.breaks++
+		t.mu.Lock()
+		p.account.until = later(p.account.until, time.Now().Add(wake.Jitter(firstPoll<<p.breaks)))
+		t.mu.Unlock()
+		return t.renew(p)
+	case why.Kind == Invalid && p.row.File != "" && !p.fresh && !t.isCancelled(): // the provider may have deleted the file
+		t.log.Info("a batch part is uploaded again", "part", p.row.Tag, "file", p.row.File)
+		p.fresh = true
+		if err := t.update(p, func(r *Row) { r.File = "" }); err != nil {
+			return err
+		}
+		return t.renew(p)
+	case why.Kind == TooLarge:
+		short.Kind = Invalid // a part of one request
+	}
+	return t.finish(p, short)
+}

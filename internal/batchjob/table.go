@@ -1,0 +1,450 @@
+package batchjob
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// Config configures a Table.
+type Config struct {
+	APIs map[string]API // by account, which is the name of a provider
+
+	// Known has the limits of the accounts' Batch APIs. An account that is missing has none.
+	Known map[string]provider.BatchAPI
+
+	// Dir is the directory of the files of parts. It is created with mode 0700 when it is needed, and removed when it is empty.
+	Dir string
+
+	// Saved is the last text that Save was called with, by any process; nil for none.
+	Saved []byte
+
+	// Save stores a text, which is on disk when it returns. It is not called concurrently.
+	Save func(text []byte) error
+
+	// Resubmit ends lost parts without results, so that the caller can send their items again. Each is looked for once more before.
+	Resubmit bool
+
+	Poll     time.Duration   // maximum time between two requests for the status of a batch. Default 1 min
+	Grace    time.Duration   // time in which a provider may not list a new batch. Default 30 s
+	Changed  chan<- struct{} // is sent to after changes. Nil: none
+	Observer sluice.Observer // of the requests to the APIs, whose lane is "batch-api"; nil: none
+	Logger   *slog.Logger    // nil discards
+}
+
+// Table has the parts of a run. Its methods are safe for concurrent use, except Add, Flush and Cancel, which need one goroutine.
+type Table struct {
+	cfg      Config
+	log      *slog.Logger
+	dir      folder
+	accounts map[string]*account
+	filling  map[fillKey]*filling
+
+	saving  sync.Mutex // held during Save
+	written uint64     // version that was saved last
+	savedAt time.Time
+
+	mu        sync.Mutex
+	parts     []*Part       // in the order of their beginning
+	numbered  int32         // parts that got a Number
+	changing  chan struct{} // closed at the next change
+	version   uint64        // of the rows
+	err       error         // ended everything
+	cancelled bool
+	ctx       context.Context // of Start; nil before
+	stop      context.CancelFunc
+	carried   sync.WaitGroup
+}
+
+// Part is a part of a Table. One goroutine may use its methods.
+type Part struct {
+	Number   int32 // of the part in this process, from 1
+	table    *Table
+	account  *account
+	endpoint provider.Endpoint
+
+	// The Table's mu guards the fields below. Once Start was called, only the goroutine of the part changes them.
+	row      Row
+	admitted bool  // there is room for it at the provider
+	stuck    bool  // nothing more comes of it in this process
+	why      error // it is stuck
+	bare     bool  // its file of items is missing
+	given    bool  // by Ended
+
+	seen    *Batch    // as the provider described it last
+	heardOf time.Time // when this process learned of its batch
+	asked   bool      // the provider was asked to cancel its batch
+	fresh   bool      // this process uploaded its file
+	breaks  int       // failures of its batches that were the provider's fault
+}
+
+// Row returns the row of the part.
+func (p *Part) Row() Row {
+	p.table.mu.Lock()
+	defer p.table.mu.Unlock()
+	return p.row
+}
+
+// Open opens the table that earlier processes left.
+func Open(cfg Config) (*Table, error) {
+	if cfg.Poll <= 0 {
+		cfg.Poll = time.Minute
+	}
+	if cfg.Grace <= 0 {
+		cfg.Grace = 30 * time.Second
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	rows, err := Read(cfg.Saved)
+	if err != nil {
+		return nil, err
+	}
+	t := &Table{
+		cfg: cfg, log: cfg.Logger, dir: folder(cfg.Dir), accounts: make(map[string]*account), filling: make(map[fillKey]*filling),
+		changing: make(chan struct{}),
+	}
+	for name, api := range cfg.APIs {
+		if t.accounts[name], err = newAccount(&cfg, name, api); err != nil {
+			return nil, errors.Join(err, t.Close())
+		}
+	}
+	open := make(map[string]bool)
+	for i := range rows {
+		open[rows[i].Tag] = rows[i].Open()
+		if err = t.load(&rows[i]); err != nil {
+			return nil, errors.Join(err, t.Close())
+		}
+	}
+	if err := t.dir.clean(open); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	wake.Up(cfg.Changed)
+	return t, nil
+}
+
+// load adds a row that an earlier process saved.
+func (t *Table) load(r *Row) error {
+	p := t.newPart(t.accounts[r.Account], *r)
+	t.parts = append(t.parts, p)
+	if a := p.account; a != nil && !r.MadeAt.IsZero() {
+		a.made = append(a.made, r.MadeAt)
+	}
+	if !r.Open() {
+		return nil
+	}
+	if p.account == nil {
+		return fmt.Errorf("part %s is at %s: configure a key and a base URL for it", r.Tag, r.Account)
+	}
+	if r.Results && !exists(t.dir.results(r.Tag)) {
+		if p.row.Results = false; r.Batch != "" { // they are fetched again
+			p.row.State = Sent
+		}
+	}
+	if exists(t.dir.items(r.Tag)) {
+		return nil
+	}
+	p.bare = true
+	switch {
+	case p.row.State == Sent:
+		p.row.Lost, p.stuck = true, !t.cfg.Resubmit
+	case !p.row.Results:
+		p.row.State = Ended
+	default:
+		return fmt.Errorf("%s is missing: restore it", t.dir.items(r.Tag))
+	}
+	return nil
+}
+
+// exists reports whether a file exists. It is true for a file that cannot be examined: reading it reports the error.
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func (t *Table) newPart(a *account, r Row) *Part {
+	t.numbered++
+	return &Part{Number: t.numbered, table: t, account: a, endpoint: endpointOf(r.Endpoint), row: r}
+}
+
+// Start starts to submit parts and to look at batches, until ctx ends or Close is called. Parts keep their states then.
+func (t *Table) Start(ctx context.Context) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ctx, t.stop = context.WithCancel(ctx)
+	for _, p := range t.parts {
+		t.carryLocked(p)
+	}
+}
+
+// carryLocked starts the goroutine of a part.
+func (t *Table) carryLocked(p *Part) {
+	if t.ctx == nil || t.ctx.Err() != nil || p.stuck || p.row.State == Ended || !p.row.Open() {
+		return
+	}
+	ctx := t.ctx
+	t.carried.Go(func() { t.carry(ctx, p) })
+}
+
+// Parts returns the open parts.
+func (t *Table) Parts() (open []*Part) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.parts {
+		if p.row.Open() && !p.bare {
+			open = append(open, p)
+		}
+	}
+	return open
+}
+
+// Rows returns all rows.
+func (t *Table) Rows() []Row {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	rows := make([]Row, len(t.parts))
+	for i, p := range t.parts {
+		rows[i] = p.row
+		rows[i].Not = slices.Clone(p.row.Not)
+	}
+	return rows
+}
+
+// Ended returns a part that ended, once; nil if there is none.
+func (t *Table) Ended() *Part {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.parts {
+		if p.row.State == Ended && !p.given {
+			p.given = true
+			return p
+		}
+	}
+	return nil
+}
+
+// Pending returns the number of parts that may end in this process, or that Ended returned and that are not recorded.
+func (t *Table) Pending() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.parts {
+		if p.row.Open() && !p.stuck {
+			n++
+		}
+	}
+	return n
+}
+
+// Full reports whether several parts wait for room at one account, so that more parts would only take up disk space.
+func (t *Table) Full() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	waiting := make(map[*account]int)
+	for _, p := range t.parts {
+		if p.row.State == New && !p.admitted && !p.stuck {
+			if waiting[p.account]++; waiting[p.account] > 1 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Bare reports whether the items of a part are unknown because its file is missing. Any item that is in no other part may be in this one.
+func (t *Table) Bare() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.parts, func(p *Part) bool { return p.bare && p.stuck })
+}
+
+// Recorded is called once the results of an ended part are recorded. It removes the files of the part.
+func (t *Table) Recorded(p *Part) error {
+	err := t.update(p, func(r *Row) {
+		*r = r.small()
+		over := 0
+		for _, q := range t.parts {
+			if !q.row.Open() {
+				over++
+			}
+		}
+		t.parts = slices.DeleteFunc(t.parts, func(q *Part) bool {
+			if q.row.Open() || over <= maxRecorded {
+				return false
+			}
+			over--
+			return true
+		})
+	})
+	if err == nil {
+		t.dir.remove(p.row.Tag)
+	}
+	return err
+}
+
+// Cancel cancels all batches, and ends parts that were not submitted. It does not wait for the batches to end.
+func (t *Table) Cancel() error {
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	t.cancelled = true
+	for _, p := range t.parts {
+		if p.row.State == New && !p.admitted {
+			p.row.State = Ended
+		}
+	}
+	t.mu.Unlock()
+	return t.save(true)
+}
+
+// Err returns the error after which nothing more can come of the table, or, if no part is pending, why parts are stuck: a *LostError, for
+// example.
+func (t *Table) Err() error {
+	pending := t.Pending()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err != nil || pending > 0 {
+		return t.err
+	}
+	var err error
+	lost := LostError{Dir: string(t.dir)}
+	for _, p := range t.parts {
+		switch {
+		case p.stuck && p.bare:
+			lost.Bare = append(lost.Bare, p.row)
+		case p.stuck && p.row.Lost:
+			lost.Parts = append(lost.Parts, p.row)
+		case p.why != nil:
+			err = errors.Join(err, p.why)
+		}
+	}
+	if len(lost.Parts)+len(lost.Bare) > 0 {
+		err = errors.Join(err, &lost)
+	}
+	return err
+}
+
+// fail ends everything.
+func (t *Table) fail(err error) {
+	t.mu.Lock()
+	if t.err == nil {
+		t.err = err
+	}
+	if t.stop != nil {
+		t.stop()
+	}
+	t.mu.Unlock()
+	wake.Up(t.cfg.Changed)
+}
+
+// Close stops the table and waits for its goroutines. Parts keep their states. A part that is being filled is dropped.
+func (t *Table) Close() error {
+	t.mu.Lock()
+	if t.stop == nil {
+		t.ctx, t.stop = context.WithCancel(context.Background())
+	}
+	t.stop()
+	t.mu.Unlock()
+	t.carried.Wait()
+	for key, f := range t.filling {
+		f.draft.drop()
+		delete(t.filling, key)
+	}
+	var errs []error
+	for _, a := range t.accounts {
+		if a != nil && a.sched != nil {
+			errs = append(errs, a.sched.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// update changes the row of a part and saves the table.
+func (t *Table) update(p *Part, change func(r *Row)) error {
+	t.mu.Lock()
+	change(&p.row)
+	t.mu.Unlock()
+	return t.save(true)
+}
+
+// countsEvery is the minimum time between two saves of changes that are only for display.
+const countsEvery = 5 * time.Second
+
+// save tells of a change, and has it on disk when it returns. A change that is not needed after a crash may be saved later.
+func (t *Table) save(needed bool) error {
+	t.mu.Lock()
+	t.version++
+	want := t.version
+	close(t.changing)
+	t.changing = make(chan struct{})
+	t.mu.Unlock()
+	defer wake.Up(t.cfg.Changed)
+	t.saving.Lock()
+	defer t.saving.Unlock()
+	if t.written >= want || !needed && time.Since(t.savedAt) < countsEvery { // saved together with another change
+		return nil
+	}
+	t.mu.Lock()
+	version, err := t.version, t.err
+	t.mu.Unlock()
+	if errors.Is(err, errUnsaved) { // a change that is not saved must not be followed by others
+		return err
+	}
+	text, err := json.Marshal(saved{Version: savedVersion, Parts: t.Rows()})
+	if err == nil {
+		err = t.cfg.Save(text)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errUnsaved, err)
+		t.fail(err)
+		return err
+	}
+	t.written, t.savedAt = version, time.Now()
+	return nil
+}
+
+var errUnsaved = errors.New("the state of batches cannot be saved")
+
+// newTag returns a tag that no part has.
+func (t *Table) newTag() string {
+	var b [6]byte
+	for {
+		_, _ = rand.Read(b[:]) // never fails
+		tag := hex.EncodeToString(b[:])
+		if !slices.ContainsFunc(t.Rows(), func(r Row) bool { return r.Tag == tag }) {
+			return tag
+		}
+	}
+}
+
+// LostError is the error of parts of which nothing comes, although they may cost something.
+type LostError struct {
+	Parts []Row // the provider does not have the batch or its results
+	Bare  []Row // their items are unknown, because their files in Dir are missing
+	Dir   string
+}
+
+// Error names the first part.
+func (e *LostError) Error() string {
+	if len(e.Parts) == 0 {
+		r := &e.Bare[0]
+		return fmt.Sprintf("%d parts are lost, such as part %s, batch %q of %s: its files in %s are missing",
+			len(e.Bare), r.Tag, r.Batch, r.Account, e.Dir)
+	}
+	r := &e.Parts[0]
+	return fmt.Sprintf("%d parts are lost, such as batch %s of %s: the provider does not know the batch with this key, or deleted the results",
+		len(e.Parts), r.Batch, r.Account)
+}
