@@ -64,6 +64,7 @@ type batchRun struct {
 	parts      []int32                    // by row: Number of the part that has its request; 0: none; finished: it needs none
 	held       map[int32]*budget.Estimate // of the spending caps, by part
 	sent       map[work.Hash]int          // with a cache: requests in parts, and their rows
+	early      map[int32]*batchjob.Part   // by Number: those that earlier processes left
 	superseded work.Bits                  // rows whose recorded failures a part will replace
 	ended      error                      // why items remain
 
@@ -79,7 +80,7 @@ type batchRun struct {
 // finished is the part of a row that needs none any more.
 const finished = -1
 
-// attempts are those of an item by batches.
+// attempts are the attempts of an item in batches.
 type attempts struct {
 	tally  sluice.Tally
 	answer []byte // that was rejected last; nil: none
@@ -93,7 +94,7 @@ func newBatchRun(b *Batch) *batchRun {
 	}
 	return &batchRun{
 		batch: b, kick: make(chan struct{}, 1), held: make(map[int32]*budget.Estimate), sent: make(map[work.Hash]int),
-		tried: make(map[int64]*attempts),
+		early: make(map[int32]*batchjob.Part), tried: make(map[int64]*attempts),
 	}
 }
 
@@ -152,7 +153,7 @@ func (v *batchRun) open(kept []byte, rows []Part) error {
 	if err != nil {
 		return err
 	}
-	apis, known := make(map[string]batchjob.API), make(map[string]provider.BatchAPI)
+	apis := make(map[string]batchjob.API)
 	for _, p := range all {
 		a, err := b.account(p)
 		if err != nil {
@@ -169,11 +170,11 @@ func (v *batchRun) open(kept []byte, rows []Part) error {
 		if err != nil {
 			return &ConfigError{Field: "Provider", Err: err}
 		}
-		apis[p.Name], known[p.Name] = api, p.Batches
+		apis[p.Name] = api
 	}
 	cfg := b.cfg.Batches
 	v.table, err = batchjob.Open(batchjob.Config{
-		APIs: apis, Known: known, Dir: b.journal.Path() + BatchesSuffix, Saved: kept, Save: b.journal.Keep, Changed: v.kick,
+		APIs: apis, Dir: b.journal.Path() + BatchesSuffix, Saved: kept, Save: b.journal.Keep, Changed: v.kick,
 		Resubmit: cfg.Resubmit, Poll: cfg.Poll, Grace: cfg.Grace, Observer: b.cfg.Observer, Logger: b.log,
 	})
 	return err
@@ -220,6 +221,7 @@ func (v *batchRun) match() error {
 	dropped, missing := 0, 0
 	for _, p := range v.table.Parts() {
 		row := p.Row()
+		v.early[p.Number] = p
 		for it, err := range p.Items() {
 			if err != nil {
 				return &ConfigError{Field: "Output", Err: err}
@@ -268,10 +270,8 @@ func (v *batchRun) supersede(number int, rec *Recording) {
 	if v == nil || v.parts[number] == 0 || rec.Error == nil {
 		return
 	}
-	for _, p := range v.table.Parts() {
-		if batch := p.Row().Batch; p.Number == v.parts[number] && (batch == "" || batch != rec.Sluice.Batch) {
-			v.superseded.Set(number)
-		}
+	if batch := v.early[v.parts[number]].Row().Batch; batch == "" || batch != rec.Sluice.Batch {
+		v.superseded.Set(number)
 	}
 }
 
@@ -377,17 +377,5 @@ var together = sluice.Usage{Service: limits.ServiceBatch}
 
 // estimate returns the estimate of the requests of a row.
 func (v *batchRun) estimate(a *account, r *Part) budget.Estimate {
-	price, maxOutput := a.price(r.Model), 0
-	if price != nil {
-		maxOutput = price.MaxOutput
-	}
-	amount := func(input, output int) budget.Amount {
-		u := together
-		u.Input, u.Output = input, output
-		return amountOf(price, u)
-	}
-	return budget.Estimate{
-		Model: v.batch.models.Of(modelKey{a, r.Model}, maxOutput),
-		Input: amount(r.Input, 0), Declared: amount(0, r.Output), Unstated: amount(0, r.Unstated),
-	}
+	return v.batch.estimateOf(modelKey{a, r.Model}, a.price(r.Model), together, r.Input, r.Output, r.Unstated)
 }

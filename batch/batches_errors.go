@@ -118,7 +118,7 @@ func (e *LostError) Hint() string {
 	return "use the key that submitted the batches, submit the lines again with --redo lost (which may cost twice), or drop them with --cancel --redo lost"
 }
 
-// lostError is the table's LostError as that of a run; nil if err is none.
+// lostError returns the error of a run for the LostError of its table; nil if err is another error.
 func lostError(err error) *LostError {
 	lost, ok := errors.AsType[*batchjob.LostError](err)
 	if !ok {

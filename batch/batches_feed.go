@@ -87,7 +87,7 @@ func (f *batchFeed) run() error {
 
 // place adds the requests of all remaining items to parts, or sends them live.
 func (f *batchFeed) place() error {
-	in := f.batch.input
+	in, newest := f.batch.input, int32(0)
 	for row, err := range in.rest() {
 		if err != nil {
 			return err
@@ -102,7 +102,9 @@ func (f *batchFeed) place() error {
 		if err != nil {
 			return err
 		}
-		for f.ended == nil && !f.live && f.table.Full() {
+		began := f.parts[row.Number-1] > newest // a part, so that the one before may be full
+		newest = max(newest, f.parts[row.Number-1])
+		for began && f.ended == nil && !f.live && f.table.Full() {
 			if err := f.wait(); err != nil {
 				return err
 			}
@@ -206,10 +208,8 @@ func (f *batchFeed) hold(item *work.Item, a *account, r *batchjob.Request) (*bud
 	if !f.batch.guard.Caps() {
 		return nil, nil
 	}
-	row := Part{Model: r.Model, Input: r.Cost.Input, Output: r.Cost.MaxOutput}
-	if r.Cost.MaxOutput <= 0 && !r.Endpoint.Embeds() {
-		row.Unstated = 1
-	}
+	row := Part{Model: r.Model}
+	row.Count(r)
 	e := f.estimate(a, &row)
 	for f.ended == nil && !f.live {
 		ok, spent := f.batch.guard.Open(item.ID, &e, 1, false)
@@ -346,7 +346,7 @@ func (f *batchFeed) checkTime() error {
 	return f.goLive()
 }
 
-// goLive sends all remaining requests live, those of parts once their batches are cancelled.
+// goLive cancels all batches, and has all remaining requests sent live.
 func (f *batchFeed) goLive() error {
 	f.live = true
 	return f.table.Cancel()

@@ -79,7 +79,7 @@ func (f *batchFeed) take(p *batchjob.Part, row *Part, r *batchjob.ItemResult, us
 		}
 		return nil
 	}
-	item, c, err := f.itemOf(row, number, r)
+	item, c, err := f.itemOf(p, row, number, r)
 	if err != nil {
 		return err
 	}
@@ -101,18 +101,12 @@ func (f *batchFeed) take(p *batchjob.Part, row *Part, r *batchjob.ItemResult, us
 }
 
 // itemOf makes the item of a request in a part.
-func (f *batchFeed) itemOf(row *Part, number int, r *batchjob.ItemResult) (*work.Item, *call, error) {
-	a := f.batch.accountAt(row.Account)
+func (f *batchFeed) itemOf(p *batchjob.Part, row *Part, number int, r *batchjob.ItemResult) (*work.Item, *call, error) {
 	hash, err := work.ParseHash([]byte(r.Hash))
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &call{account: a, terms: f.batch.terms, body: r.Item.Body, bound: r.Added}
-	for _, e := range provider.Endpoints() {
-		if e.String() == row.Endpoint {
-			c.endpoint = e
-		}
-	}
+	c := &call{account: f.batch.accountAt(row.Account), terms: f.batch.terms, endpoint: p.Endpoint, body: r.Item.Body, bound: r.Added}
 	item := &work.Item{ID: r.Item.ID, Seq: int64(number + 1), Lane: row.Model, Hash: hash, Note: bytes.Clone(r.Note), Data: c}
 	if est, err := provider.Estimate(c.endpoint, c.body); err == nil {
 		item.Cost = est.Cost
@@ -149,7 +143,7 @@ func (f *batchFeed) judge(item *work.Item, c *call, r *batchjob.ItemResult) (wor
 func (f *batchFeed) settle(row *Part, item *work.Item, key string, result *work.Result, o *sluice.Outcome) error {
 	b := f.batch
 	tally := f.count(row, item, result, o)
-	if o.Kind.Fatal() { // no other request would succeed, and the item has no failure of its own
+	if o.Kind.Fatal() { // further requests would fail, too, and the cause is not the item
 		if f.ended == nil {
 			f.ended = &work.StoppedError{Kind: o.Kind, ID: item.ID, Err: o.Err}
 		}
@@ -195,7 +189,7 @@ func (f *batchFeed) settle(row *Part, item *work.Item, key string, result *work.
 // maxAnswers limits the bytes of rejected answers that are kept for the next attempts of their items.
 const maxAnswers = 64 << 20
 
-// count adds an attempt to those of an item, and returns all.
+// count adds an attempt of an item, and returns all of its attempts.
 func (f *batchFeed) count(row *Part, item *work.Item, result *work.Result, o *sluice.Outcome) sluice.Tally {
 	next := sluice.Tally{Usage: o.Usage, HasUsage: o.HasUsage}
 	if !row.MadeAt.IsZero() && row.EndedAt.After(row.MadeAt) {
@@ -257,7 +251,7 @@ func (v *batchRun) recorded(r *work.Result) {
 	wake.Up(v.kick)
 }
 
-// countLive counts a live attempt of an item, and says in its outcome if it was the last one: those by batches count, too. v may be nil.
+// countLive counts a live attempt of an item, and says in its outcome if it was the last one: attempts in batches count, too. v may be nil.
 func (v *batchRun) countLive(seq int64, c *call, o *sluice.Outcome) {
 	if v == nil || !o.Kind.Transient() {
 		return

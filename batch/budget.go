@@ -46,24 +46,30 @@ func (b *Batch) estimate(item *work.Item) budget.Estimate {
 
 // estimateAt is the estimate of n requests at a price (nil: unknown), in the service tier of by.
 func (b *Batch) estimateAt(item *work.Item, cost sluice.Cost, n int, p *provider.Price, by sluice.Usage) budget.Estimate {
-	c, most := item.Data.(*call), 0
+	c, declared, unstated := item.Data.(*call), n*cost.MaxOutput, 0
+	if declared <= 0 {
+		declared, unstated = 0, n
+	}
+	if c.endpoint.Embeds() {
+		declared, unstated = 0, 0
+	}
+	return b.estimateOf(modelKey{c.account, item.Lane}, p, by, n*cost.Input, declared, unstated)
+}
+
+// estimateOf is the estimate of requests to a model with their input tokens, the maximum output tokens that some declare, and the number of
+// requests that declare none.
+func (b *Batch) estimateOf(k modelKey, p *provider.Price, by sluice.Usage, input, declared, unstated int) budget.Estimate {
+	maxOutput := 0
 	if p != nil {
-		most = p.MaxOutput
+		maxOutput = p.MaxOutput
 	}
-	e := budget.Estimate{Model: b.models.Of(modelKey{c.account, item.Lane}, most)}
-	by.Input = n * cost.Input
-	e.Input = amountOf(p, by)
-	by.Input = 0
-	switch {
-	case c.endpoint.Embeds():
-	case cost.MaxOutput > 0:
-		by.Output = n * cost.MaxOutput
-		e.Declared = amountOf(p, by)
-	default:
-		by.Output = n
-		e.Unstated = amountOf(p, by)
+	amount := func(input, output int) budget.Amount {
+		by.Input, by.Output = input, output
+		return amountOf(p, by)
 	}
-	return e
+	return budget.Estimate{
+		Model: b.models.Of(k, maxOutput), Input: amount(input, 0), Declared: amount(0, declared), Unstated: amount(0, unstated),
+	}
 }
 
 // priceOf returns the highest price that an item's request may have; nil is unknown.

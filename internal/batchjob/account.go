@@ -25,7 +25,6 @@ const (
 type account struct {
 	name  string
 	api   API
-	known provider.BatchAPI
 	sched *sluice.Scheduler
 
 	// The Table's mu guards the other fields.
@@ -41,7 +40,7 @@ func newAccount(cfg *Config, name string, api API) (*account, error) {
 	s, err := sluice.New(sluice.Config{
 		Name: name, Limits: sluice.Limits{Concurrency: maxCalls}, MaxThrottles: throttles, Observer: cfg.Observer,
 	})
-	return &account{name: name, api: api, known: cfg.Known[name], sched: s}, err
+	return &account{name: name, api: api, sched: s}, err
 }
 
 // call makes a request that may take several attempts. Without again, it makes another attempt only if nothing reached the provider.
@@ -149,12 +148,12 @@ func (t *Table) roomLocked(p *Part, now time.Time) (time.Duration, bool) {
 	if now.Before(a.until) {
 		return a.until.Sub(now), false
 	}
-	pending := a.known.Pending
-	if open > 0 && (a.full || a.room > 0 && tokens+p.row.Input > a.room || pending > 0 && requests+p.row.Requests > pending) {
+	allowed := a.api.Limits()
+	if open > 0 && (a.full || a.room > 0 && tokens+p.row.Input > a.room || allowed.Pending > 0 && requests+p.row.Requests > allowed.Pending) {
 		return maxWait, false
 	}
 	a.made = slices.DeleteFunc(a.made, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
-	if limit := a.known.PerHour; limit > 0 && len(a.made)+submitting >= limit {
+	if limit := allowed.PerHour; limit > 0 && len(a.made)+submitting >= limit {
 		if len(a.made) == 0 {
 			return maxWait, false
 		}

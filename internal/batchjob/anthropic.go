@@ -22,10 +22,8 @@ type anthropic struct{ caller }
 // batchesPath is where batches are.
 const batchesPath = "/v1/messages/batches"
 
-// Bounds are those of the provider's row.
-func (n *anthropic) Bounds() Bounds {
-	return Bounds{Requests: n.p.Batches.Requests, Bytes: n.p.Batches.Bytes, Endpoints: []provider.Endpoint{provider.Messages}}
-}
+// Endpoints returns the only endpoint.
+func (n *anthropic) Endpoints() []provider.Endpoint { return []provider.Endpoint{provider.Messages} }
 
 // Frame is the body of Create.
 func (n *anthropic) Frame() Frame { return Frame{Open: `{"requests":[`, Between: ",", Close: "]}"} }

@@ -13,31 +13,33 @@ import (
 // refused or could not be reached, whose Outcome.Unsent says that nothing reached it; one that it knows no batch or file of that
 // id for is ErrUnknown or ErrGone besides.
 type API interface {
-	// Bounds are what one batch may hold.
-	Bounds() Bounds
+	// Limits returns the limits of batches. A zero is unknown.
+	Limits() provider.BatchAPI
 
-	// Frame is what stands around and between the requests of a file.
+	// Endpoints returns the endpoints of requests in batches.
+	Endpoints() []provider.Endpoint
+
+	// Frame returns the texts around and between the requests of a file.
 	Frame() Frame
 
-	// AppendRequest appends a request as it stands in a file, without what stands between. A member that asks for a
-	// stream is left out: batches have none.
+	// AppendRequest appends a request in the form of a file, without the fields that ask for a stream: batches have none.
 	AppendRequest(dst []byte, id string, e provider.Endpoint, body []byte) []byte
 
 	// Upload hands over a part's file, and returns the provider's id for it: "" where the requests travel with Create.
 	Upload(ctx context.Context, p *File) (file string, err error)
 
-	// Create has a part run. It is never repeated by itself: whoever does not know what became of it asks Find.
+	// Create creates a batch of a file. It is never repeated by itself: if its effect is unknown, call Find.
 	Create(ctx context.Context, p *File, file string) (Batch, error)
 
-	// Find returns the batches that may be a part which was begun at an instant: those of its tag, or, where a provider keeps
-	// no names (Anthropic), those made since then, of as many requests. Only their results tell then: RequestID has the tag.
-	// It allows for clocks that are not alike.
+	// Find returns the batches that may be of a file whose first submission was at an instant: batches with its tag, or, if the
+	// provider stores no names (Anthropic), later batches with the same number of requests. Then only the ids of results tell,
+	// which contain the tag. It allows for clocks that differ.
 	Find(ctx context.Context, p *File, since time.Time) ([]Batch, error)
 
 	// Get returns how a batch stands.
 	Get(ctx context.Context, id string) (Batch, error)
 
-	// Cancel has a batch end soon. What is done by then can be fetched.
+	// Cancel cancels a batch, which ends soon. Finished results can be fetched.
 	Cancel(ctx context.Context, id string) error
 
 	// Fetch writes one of the files of Batch.Results to w, from its beginning: io.ErrUnexpectedEOF says that it was cut off. A
@@ -55,14 +57,7 @@ var (
 	ErrNone    = errors.New("this provider has no Batch API that Sluice supports")
 )
 
-// Bounds are what one batch may hold at most. 0 is not known.
-type Bounds struct {
-	Requests  int
-	Bytes     int64 // of the file
-	Endpoints []provider.Endpoint
-}
-
-// Frame is what stands around and between the requests of a file.
+// Frame has the texts around and between the requests of a file.
 type Frame struct{ Open, Between, Close string }
 
 // File is the file of a part, as the provider gets it.
@@ -92,7 +87,7 @@ type Batch struct {
 // Status is the status of a batch at its provider.
 type Status string
 
-// Statuses. Each client translates those of its provider.
+// Statuses. Each client translates the words of its provider.
 const (
 	Validating Status = "validating"
 	Queued     Status = "queued"
@@ -100,8 +95,8 @@ const (
 	Finishing  Status = "finalizing"
 	Cancelling Status = "cancelling"
 	Completed  Status = "completed"
-	Expired    Status = "expired"   // what was done in time can be fetched
-	Cancelled  Status = "cancelled" // what was done by then can be fetched
+	Expired    Status = "expired"   // finished results can be fetched
+	Cancelled  Status = "cancelled" // finished results can be fetched
 	Failed     Status = "failed"    // as a whole: see Problem
 )
 
@@ -128,7 +123,7 @@ type Problem struct {
 	Tokens  int            `json:"tokens,omitempty"` // Enqueued token limit, for `no_room`. 0 if the provider does not say.
 }
 
-// ProblemKind says what can be done about it.
+// ProblemKind is the kind of a Problem.
 type ProblemKind string
 
 // Kinds of problems.
@@ -139,7 +134,7 @@ const (
 	Broken   ProblemKind = "broken"    // the provider's own fault
 )
 
-// Result is what became of a request.
+// Result is the result of a request.
 type Result struct {
 	ID        string // as RequestID made it
 	Fate      Fate
@@ -148,7 +143,7 @@ type Result struct {
 	Body      []byte // the answer as a live call has it, or the error
 }
 
-// Fate is what became of a request.
+// Fate is how a request ended.
 type Fate string
 
 // Fates.

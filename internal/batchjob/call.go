@@ -59,6 +59,9 @@ type caller struct {
 	dialect provider.Dialect
 }
 
+// Limits returns the limits in the row of the provider.
+func (c *caller) Limits() provider.BatchAPI { return c.p.Batches }
+
 // call is a request that is answered with JSON.
 type call struct {
 	provider.Control

@@ -134,65 +134,6 @@ func (t *Table) upload(ctx context.Context, p *Part, file *File) error {
 	return t.update(p, func(r *Row) { r.File = id })
 }
 
-// notCreated handles an error of an upload or a create.
-func (t *Table) notCreated(ctx context.Context, p *Part, err error) error {
-	t.mu.Lock()
-	failed, sent := t.err, p.row.State == Sent
-	t.mu.Unlock()
-	if failed != nil {
-		return err
-	}
-	if sent && !hadNoEffect(err) {
-		return t.delayed(p, "Sluice does not know whether the provider created a batch", err)
-	}
-	o, ok := outcome(err)
-	why := &Problem{Kind: Invalid, Message: provider.Redact(err.Error())}
-	if of, ok := errors.AsType[*ProblemError](err); ok {
-		why = &of.Problem
-	} else if o.TooLarge {
-		why.Kind = TooLarge
-	}
-	if ok && !o.Kind.Fatal() && (why.Kind != Invalid || !passes(err)) {
-		return t.reject(p, why)
-	}
-	if failed := t.renew(p); failed != nil {
-		return failed
-	}
-	switch {
-	case !ok || o.Kind.Fatal():
-		return err
-	case o.Kind.Throttle():
-		t.mu.Lock()
-		a := p.account
-		a.refusals++
-		a.until = later(time.Now().Add(max(o.Wait, a.refusalWait())), o.Until)
-		t.mu.Unlock()
-		return t.delayed(p, "the provider does not accept a batch part yet", err)
-	}
-	err = t.delayed(p, "a batch part cannot be submitted", err)
-	_ = wake.In(ctx, wake.Jitter(maxRefusal/5), nil)
-	return err
-}
-
-// renew makes a part new again, without the batch that it had.
-func (t *Table) renew(p *Part) error {
-	p.seen, p.asked = nil, false
-	return t.update(p, func(r *Row) {
-		p.admitted = false
-		r.disown()
-		r.State = New
-	})
-}
-
-// disown removes a batch that does not belong to the part, or not any more.
-func (r *Row) disown() {
-	if r.Batch != "" {
-		r.Not = append(r.Not[:len(r.Not):len(r.Not)], r.Batch)
-	}
-	r.Batch, r.Guess, r.Status, r.Lost, r.Succeeded, r.Failed = "", false, "", false, 0, 0
-	r.MadeAt, r.EndedAt, r.ExpiresAt = time.Time{}, time.Time{}, time.Time{}
-}
-
 // adoptLocked records the batch of a part, or one that may be its batch.
 func (p *Part) adoptLocked(b *Batch, guess bool) {
 	p.seen, p.heardOf = nil, time.Now()
@@ -381,11 +322,9 @@ func (t *Table) look(p *Part, b *Batch) error {
 	if r.File == "" {
 		r.File = b.File
 	}
-	if b.Status.Ended() {
-		p.account.full = false
-	}
-	if b.Status != Failed && b.Status != Validating {
+	if b.Status != Failed && b.Status != Validating { // the provider had room
 		p.account.refusals = 0
+		p.account.full = p.account.full && !b.Status.Ended()
 	}
 	p.seen, r.Problem, r.Lost = b, nil, false
 	news := was.Status != r.Status || was.Problem != nil || was.Lost
@@ -473,65 +412,4 @@ func (t *Table) collect(ctx context.Context, p *Part) error {
 		}
 	}
 	return nil
-}
-
-// maxBreaks is the number of times that a part is submitted whose batches fail by the provider's fault.
-const maxBreaks = 3
-
-// reject handles the rejection of a whole part, by a create or a batch that failed.
-func (t *Table) reject(p *Part, why *Problem) error {
-	if why == nil {
-		why = &Problem{Kind: Broken, Message: "the batch failed, and the provider gives no reason"}
-	}
-	t.log.Info("the provider rejected a batch part", "part", p.row.Tag, "batch", p.row.Batch, "kind", why.Kind, "message", why.Message)
-	short := &Problem{Kind: why.Kind, Code: why.Code, Message: why.Message}
-	named := 0
-	for position := range why.Lines {
-		if position < p.row.Requests {
-			named++
-		}
-	}
-	switch {
-	case t.isCancelled() && why.Kind != Invalid:
-		return t.finish(p, nil)
-	case why.Kind == NoRoom:
-		never, alone := t.learnRoom(p, why.Tokens)
-		if never { // smaller parts get its requests
-			return t.finish(p, short)
-		}
-		if alone {
-			err := t.delayed(p, "the provider rejects every batch part, although this run has no pending batch part", errors.New(why.Message))
-			if err != nil {
-				return err
-			}
-		}
-		p.fresh = false // until there is room, the provider may delete the file
-		return t.renew(p)
-	case why.Kind == TooLarge && p.row.Requests > 1:
-		t.mu.Lock()
-		p.account.requests = (p.row.Requests + 1) / 2
-		t.mu.Unlock()
-		return t.finish(p, short)
-	case why.Kind == Invalid && named > 0:
-		if err := t.storeRejected(p, why); err != nil {
-			return err
-		}
-		return t.update(p, func(r *Row) { r.State, r.Results, r.Problem = Ended, true, nil })
-	case why.Kind == Broken && p.breaks+1 < maxBreaks:
-		p.breaks++
-		t.mu.Lock()
-		p.account.until = later(p.account.until, time.Now().Add(wake.Jitter(firstPoll<<p.breaks)))
-		t.mu.Unlock()
-		return t.renew(p)
-	case why.Kind == Invalid && p.row.File != "" && !p.fresh && !t.isCancelled(): // the provider may have deleted the file
-		t.log.Info("a batch part is uploaded again", "part", p.row.Tag, "file", p.row.File)
-		p.fresh = true
-		if err := t.update(p, func(r *Row) { r.File = "" }); err != nil {
-			return err
-		}
-		return t.renew(p)
-	case why.Kind == TooLarge:
-		short.Kind = Invalid // a part of one request
-	}
-	return t.finish(p, short)
 }

@@ -22,7 +22,8 @@ import (
 type double struct {
 	mu              sync.Mutex
 	nameless        bool // it keeps no tags: ids carry them
-	bounds          batchjob.Bounds
+	bounds          provider.BatchAPI
+	endpoints       []provider.Endpoint
 	takes           time.Duration
 	carries         time.Duration // how long a file is under way to it
 	batches         []*doubled
@@ -113,7 +114,9 @@ func (f fault) err() error {
 	return &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.Network, Err: errLine}}
 }
 
-func (d *double) Bounds() batchjob.Bounds { return d.bounds }
+func (d *double) Limits() provider.BatchAPI      { return d.bounds }
+func (d *double) Endpoints() []provider.Endpoint { return d.endpoints }
+
 func (d *double) Frame() batchjob.Frame {
 	if d.nameless {
 		return batchjob.Frame{Open: "[", Between: "\n", Close: "]"}

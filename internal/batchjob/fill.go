@@ -46,14 +46,14 @@ func (e *TooLargeError) Error() string {
 // Supports reports whether the Batch API of an account takes requests to an endpoint.
 func (t *Table) Supports(account string, e provider.Endpoint) bool {
 	a := t.accounts[account]
-	return a != nil && slices.Contains(a.api.Bounds().Endpoints, e)
+	return a != nil && slices.Contains(a.api.Endpoints(), e)
 }
 
 // Add adds a request to a part, and returns the part. It submits parts that are full, and does not wait. It returns a *TooLargeError for
 // a request that exceeds the size of a part.
 func (t *Table) Add(r *Request) (*Part, error) {
 	a, key := t.accounts[r.Account], fillKey{r.Account, r.Model, r.Endpoint}
-	bounds, frame := a.api.Bounds(), a.api.Frame()
+	bounds, frame := a.api.Limits(), a.api.Frame()
 	item := r.Item
 	item.Body = jsonscan.AppendCompact(make([]byte, 0, len(item.Body)), item.Body) // as the file has it
 	for {
@@ -86,10 +86,8 @@ func (t *Table) Add(r *Request) (*Part, error) {
 			t.fail(err)
 			return nil, err
 		}
-		row.Requests, row.Bytes, row.Input = row.Requests+1, row.Bytes+size, row.Input+max(0, r.Cost.Input)
-		if row.Output += max(0, r.Cost.MaxOutput); r.Cost.MaxOutput <= 0 && !r.Endpoint.Embeds() {
-			row.Unstated++
-		}
+		row.Bytes += size
+		row.Count(r)
 		if bounds.Requests > 0 && row.Requests >= bounds.Requests {
 			return f.part, t.submitFilled(key, f)
 		}

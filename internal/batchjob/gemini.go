@@ -39,13 +39,9 @@ const (
 	geminiWindow = 48 * time.Hour
 )
 
-// Bounds are those of the provider's row. A batch is of one model, which stands in its address. Embeddings go one to a request.
-func (g *gemini) Bounds() Bounds {
-	of := g.p.Batches
-	return Bounds{
-		Requests: of.Requests, Bytes: of.Bytes,
-		Endpoints: []provider.Endpoint{provider.GenerateContent, provider.StreamGenerateContent, provider.EmbedContent},
-	}
+// Endpoints returns the endpoints. A batch has one model, which is in its address, and one embedding per request.
+func (g *gemini) Endpoints() []provider.Endpoint {
+	return []provider.Endpoint{provider.GenerateContent, provider.StreamGenerateContent, provider.EmbedContent}
 }
 
 // Frame is that of lines.

@@ -178,7 +178,7 @@ func TestNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b := api.Bounds(); b.Requests != 50_000 || b.Bytes != 200e6 {
+	if b := api.Limits(); b.Requests != 50_000 || b.Bytes != 200e6 {
 		t.Errorf("%+v", b)
 	}
 }

@@ -201,7 +201,7 @@ func (p *Part) Items() iter.Seq2[Item, error] {
 // file returns the file of a part for the provider. note is called with an error that reading it causes.
 func (p *Part) file(note func(error)) *File {
 	return &File{
-		Tag: p.row.Tag, Model: p.row.Model, Endpoint: p.endpoint, Requests: p.row.Requests, Size: p.row.Bytes,
+		Tag: p.row.Tag, Model: p.row.Model, Endpoint: p.Endpoint, Requests: p.row.Requests, Size: p.row.Bytes,
 		Open: func() (io.ReadCloser, error) {
 			next, stop := iter.Pull2(p.Items())
 			return &fileReader{part: p, next: next, stop: stop, note: note, rest: []byte(p.account.api.Frame().Open)}, nil
@@ -240,7 +240,7 @@ func (r *fileReader) Read(b []byte) (int, error) {
 			r.line = append(r.line, api.Frame().Between...)
 		}
 		if ok {
-			r.line = api.AppendRequest(r.line, requestID(tag, r.position), r.part.endpoint, it.Body)
+			r.line = api.AppendRequest(r.line, requestID(tag, r.position), r.part.Endpoint, it.Body)
 		}
 		r.rest = r.line
 		r.position++

@@ -25,9 +25,9 @@ const tagKey = "sluice_part"
 // resources/batches.py, resources/files.py, types/batch.py).
 type openAI struct{ caller }
 
-// Bounds are those of the provider's row. The endpoints are those of ours that BatchCreateParams lists.
-func (o *openAI) Bounds() Bounds {
-	return Bounds{Requests: o.p.Batches.Requests, Bytes: o.p.Batches.Bytes, Endpoints: []provider.Endpoint{provider.ChatCompletions, provider.Responses, provider.Embeddings}}
+// Endpoints returns the endpoints of ours that BatchCreateParams lists.
+func (o *openAI) Endpoints() []provider.Endpoint {
+	return []provider.Endpoint{provider.ChatCompletions, provider.Responses, provider.Embeddings}
 }
 
 // Frame is that of lines.

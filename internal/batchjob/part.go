@@ -75,6 +75,15 @@ func (r *Row) Refused() bool {
 	return r.State == Ended && !r.Results && r.Problem != nil && (r.Problem.Kind == Invalid || r.Problem.Kind == Broken)
 }
 
+// Count adds a request to the sums of a part.
+func (r *Row) Count(q *Request) {
+	r.Requests++
+	r.Input += max(0, q.Cost.Input)
+	if r.Output += max(0, q.Cost.MaxOutput); q.Cost.MaxOutput <= 0 && !q.Endpoint.Embeds() {
+		r.Unstated++
+	}
+}
+
 // small returns the fields that a recorded part keeps.
 func (r *Row) small() Row {
 	return Row{Tag: r.Tag, State: Recorded, Status: r.Status, Account: r.Account, Model: r.Model, Endpoint: r.Endpoint, Batch: r.Batch,

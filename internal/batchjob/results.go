@@ -191,9 +191,6 @@ func (t *Table) storeRejected(p *Part, why *Problem) error {
 		return err
 	}
 	for _, position := range slices.Sorted(maps.Keys(why.Lines)) {
-		if position >= p.row.Requests {
-			break
-		}
 		message := why.Lines[position]
 		if message == "" {
 			message = why.Message

@@ -23,9 +23,6 @@ import (
 type Config struct {
 	APIs map[string]API // by account, which is the name of a provider
 
-	// Known has the limits of the accounts' Batch APIs. An account that is missing has none.
-	Known map[string]provider.BatchAPI
-
 	// Dir is the directory of the files of parts. It is created with mode 0700 when it is needed, and removed when it is empty.
 	Dir string
 
@@ -72,9 +69,9 @@ type Table struct {
 // Part is a part of a Table. One goroutine may use its methods.
 type Part struct {
 	Number   int32 // of the part in this process, from 1
+	Endpoint provider.Endpoint
 	table    *Table
 	account  *account
-	endpoint provider.Endpoint
 
 	// The Table's mu guards the fields below. Once Start was called, only the goroutine of the part changes them.
 	row      Row
@@ -177,7 +174,7 @@ func exists(name string) bool {
 
 func (t *Table) newPart(a *account, r Row) *Part {
 	t.numbered++
-	return &Part{Number: t.numbered, table: t, account: a, endpoint: endpointOf(r.Endpoint), row: r}
+	return &Part{Number: t.numbered, table: t, account: a, Endpoint: endpointOf(r.Endpoint), row: r}
 }
 
 // Start starts to submit parts and to look at batches, until ctx ends or Close is called. Parts keep their states then.

@@ -123,7 +123,6 @@ type bench struct {
 	dir   string
 	saved []byte
 	cfg   batchjob.Config
-	known provider.BatchAPI
 	done  map[string]int
 }
 
@@ -134,7 +133,7 @@ func newBench(t *testing.T) *bench {
 func (b *bench) tryOpen() (*lander, error) {
 	l := &lander{done: b.done, changed: make(chan struct{}, 1)}
 	cfg := b.cfg
-	cfg.APIs, cfg.Known = map[string]batchjob.API{"acme": b.api}, map[string]provider.BatchAPI{"acme": b.known}
+	cfg.APIs = map[string]batchjob.API{"acme": b.api}
 	cfg.Dir, cfg.Saved, cfg.Changed = b.dir, b.saved, l.changed
 	if cfg.Save == nil {
 		cfg.Save = func(s []byte) error { b.saved = s; return nil }
@@ -233,8 +232,8 @@ func TestPartsRunToTheirEnd(t *testing.T) {
 		{"little room", room(120, 0), 25},
 		{"little room, which is told", room(120, 120), 20},
 		{"less room than a part has, which is told", room(60, 60), 20},
-		{"pending requests are limited", func(b *bench) { b.api.bounds.Requests, b.known.Pending = 10, 30 }, 6},
-		{"batches are limited per hour", func(b *bench) { b.api.bounds.Requests, b.known.PerHour = 10, 1 }, 6},
+		{"pending requests are limited", func(b *bench) { b.api.bounds.Requests, b.api.bounds.Pending = 10, 30 }, 6},
+		{"batches are limited per hour", func(b *bench) { b.api.bounds.Requests, b.api.bounds.PerHour = 10, 1 }, 6},
 		{"parts are too large", refusing(&batchjob.Problem{Kind: batchjob.TooLarge}, func(_ int, f *batchjob.File) bool { return f.Requests <= 3 }), 60},
 		{"batches break twice", refusing(&batchjob.Problem{Kind: batchjob.Broken}, func(n int, _ *batchjob.File) bool { return n > 1 }), 3},
 		{"results are cut", func(b *bench) { b.api.cut = 4 }, 1},
@@ -259,7 +258,7 @@ func TestPartsRunToTheirEnd(t *testing.T) {
 			if b.want(55); b.api.creates > c.creates || b.api.gets > 100*c.creates+2000 {
 				t.Errorf("%d batches in %v, looked at %d times; want %d at most", b.api.creates, time.Since(began), b.api.gets, c.creates)
 			}
-			if b.known.Pending > 0 && b.api.mostOpen > 3 || b.known.PerHour > 0 && b.api.mostOpen > 2 {
+			if b.api.bounds.Pending > 0 && b.api.mostOpen > 3 || b.api.bounds.PerHour > 0 && b.api.mostOpen > 2 {
 				t.Errorf("%d batches were open at once", b.api.mostOpen)
 			}
 		})
@@ -362,7 +361,7 @@ func TestAPartThatTheProviderRejectsEndsWithoutResults(t *testing.T) {
 
 func TestCancelKeepsResults(t *testing.T) {
 	bubble(t, "", func(t *testing.T, b *bench) {
-		b.api.bounds.Requests, b.known.Pending = 10, 10
+		b.api.bounds.Requests, b.api.bounds.Pending = 10, 10
 		b.begin(30, 10*time.Minute)
 		l := b.open()
 		defer l.Close()
@@ -622,7 +621,7 @@ func TestARequestThatNoPartCanHoldIsRefused(t *testing.T) {
 	if large, ok := errors.AsType[*batchjob.TooLargeError](err); !ok || large.Max != 100 || l.Pending() != 0 || b.saved != nil {
 		t.Errorf("%v; %d parts are pending, and saved is %s", err, l.Pending(), b.saved)
 	}
-	b.api.bounds.Endpoints = []provider.Endpoint{provider.Messages}
+	b.api.endpoints = []provider.Endpoint{provider.Messages}
 	if l.Supports("acme", provider.ChatCompletions) || l.Supports("other", provider.Messages) || !l.Supports("acme", provider.Messages) {
 		t.Error("Supports is wrong")
 	}

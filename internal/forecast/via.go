@@ -30,8 +30,6 @@ type Pending struct {
 
 // Auto is what --batch does by a deadline.
 type Auto struct {
-	Live  int           `json:"live_at_once"` // Requests sent live immediately.
-	Later int           `json:"by_batch"`     // Requests sent in batches.
 	WaitS *plan.Seconds `json:"live_after_s"` // Delay before remaining requests are sent live. Nil: all are sent live.
 	TimeS plan.Seconds  `json:"live_time_s"`  // Duration if all requests are sent live.
 }
@@ -140,9 +138,9 @@ func (v *Via) Split(d *DryRun, left time.Duration, live *Live) {
 	}
 	live.Models = func() map[string]int { return models }
 	w := batch.SplitOf(left, requests, int(d.InputTokens), live.Time)
-	v.Auto = &Auto{Live: requests, TimeS: plan.Seconds{Duration: w.Time}}
+	v.Auto = &Auto{TimeS: plan.Seconds{Duration: w.Time}}
 	if w.Wait > 0 {
-		v.Auto.Live, v.Auto.Later, v.Auto.WaitS = 0, requests, &plan.Seconds{Duration: w.Wait}
+		v.Auto.WaitS = &plan.Seconds{Duration: w.Wait}
 	}
 }
 
