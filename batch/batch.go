@@ -16,7 +16,6 @@ import (
 	"maps"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -87,6 +86,9 @@ type Config struct {
 	// Transport sends the requests. Default: provider.NewBase(4096).
 	Transport http.RoundTripper
 
+	// Handler makes the requests in place of the Transport. It cannot be combined with Remote and Batches.
+	Handler Handler
+
 	ExtraHeader http.Header   // on every request; wins over all others
 	Timeout     time.Duration // without a byte of a stream: default 2 minutes. Of another attempt as a whole: default 10 times the 99th percentile, see provider.Deadlines
 
@@ -155,18 +157,12 @@ type Batch struct {
 	journal *work.Journal
 	runner  *work.Runner
 	input   *input
-	sorted  bool      // the output of a file was in its order when it was opened
-	cache   *cache    // nil for none
-	terms   *terms    // of all items
-	remote  *remote   // nil: calls are made here
-	batches *batchRun // nil: requests are live
-
-	guard  *budget.Guard
-	models budget.Models
-
-	mu       sync.Mutex
-	accounts map[string]*account // by provider
-	router   *router             // nil without Upstreams
+	sorted  bool   // the output of a file was in its order when it was opened
+	terms   *terms // of all items
+	guard   *budget.Guard
+	handler handler
+	live    *live
+	back    backend
 }
 
 // Report is what a run came to.
@@ -213,13 +209,15 @@ func Open(cfg Config) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Batch{cfg: cfg, log: cfg.Logger, accounts: make(map[string]*account)}
+	b := &Batch{cfg: cfg, log: cfg.Logger}
 	b.terms = &terms{timeout: cfg.Timeout, check: cfg.Check, feedback: cfg.Feedback}
 	if cfg.Remote != nil {
 		b.terms.attempts = cfg.Budget.Attempts
 	}
-	b.guard = budget.New(budget.Config{Budget: cfg.Budget, Estimate: b.estimate, Used: b.used, Stop: b.Stop})
-	b.remote, b.batches = newRemote(b), newBatchRun(b)
+	b.live = newLive(&b.cfg)
+	b.guard = budget.New(budget.Config{Budget: cfg.Budget, Estimate: b.live.estimate, Used: used, Stop: b.Stop})
+	b.live.guard, b.live.opened = b.guard, b.honour
+	b.back = newBackend(b)
 	in, err := openInput(cfg, f)
 	if err != nil {
 		return nil, err
@@ -227,8 +225,7 @@ func Open(cfg Config) (*Batch, error) {
 	b.input = in
 	if err = cmp.Or(in.differsFrom(cfg.Output), checkPlain(cfg.Output)); err == nil {
 		b.journal, err = work.OpenJournal(cfg.Output, work.JournalConfig{
-			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix,
-			Synced: b.synced(), Logger: cfg.Logger,
+			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Synced: b.back.synced, Logger: cfg.Logger,
 		})
 	}
 	if err != nil {
@@ -258,53 +255,66 @@ func (b *Batch) prepare() error {
 		return err
 	}
 	if b.cfg.Cache != "" {
-		if b.cache, err = openCache(b.cfg.Cache, b.log); err != nil {
+		if b.handler.cache, err = openCache(b.cfg.Cache, b.log); err != nil {
 			return &ConfigError{Field: "Cache", Err: err}
 		}
 	}
-	b.router = newRouter(b)
 	for _, p := range in.providers {
-		if b.router != nil {
-			break
-		}
-		if _, err := b.account(p); err != nil {
+		if _, err := b.back.route(p); err != nil {
 			return err
 		}
 	}
 	if options := b.cfg.promptOptions(); in.bare == 0 && in.file != nil && len(options) > 0 {
 		b.log.Warn("options for prompts have no effect, because no item of the input has a prompt", "options", strings.Join(options, ", "))
 	}
-	runner, err := work.New(work.Config{
-		Feed:        b.feed,
-		Reload:      b.reloader(),
-		Again:       b.batches == nil,
-		Lanes:       b.lanes(),
+	return b.openRunner()
+}
+
+func (b *Batch) openRunner() (err error) {
+	b.handler.own = b.cfg.Handler
+	b.handler.calls = work.NewCalls(work.CallsConfig{Route: b.back.send, Attempt: b.back.attempt, Ration: b.guard.Ration()})
+	cfg := work.Config{
+		Handler:     &b.handler,
+		Feed:        b.back.feed,
+		Reload:      b.input.reloader(b),
 		Total:       b.Total(),
 		Already:     b.Already(),
 		AlreadyRead: b.Already,
 		AlreadyFailed: func() int {
-			n, _ := in.failed.counts()
+			n, _ := b.input.failed.counts()
 			return n
 		},
-		Workers:  b.workers(),
 		Journal:  b.journal,
 		Encode:   appendResult,
-		Accept:   b.accept,
+		Accept:   b.live.accept,
 		Observer: b.cfg.Observer,
 		Name:     "run",
 		Failed:   func() { b.guard.Finished(true) },
-		OnResult: b.onResult(),
+		OnResult: b.recorded,
 		Conclude: b.conclude,
 		Pauses:   b.cfg.Pauses,
 		Logger:   b.log,
-	})
-	b.runner = runner
+	}
+	b.back.shape(&cfg)
+	b.runner, err = work.New(cfg)
+	b.live.runner = b.runner
 	return err
+}
+
+// recorded is called with each result that is in the journal.
+func (b *Batch) recorded(r *work.Result) {
+	if b.cfg.OnResult != nil {
+		b.cfg.OnResult(r)
+	}
+	if r.Kind == sluice.OK { // a failure was counted before
+		b.guard.Finished(false)
+	}
+	b.back.recorded(r)
 }
 
 // conclude ends a run that recorded all items.
 func (b *Batch) conclude() error {
-	if err := b.batches.conclude(); err != nil {
+	if err := b.back.conclude(); err != nil {
 		return err
 	}
 	b.sort()
@@ -334,12 +344,12 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 	defer b.guard.Watch()()
 	rep, err := b.runner.Run(ctx)
 	called := errors.Is(err, work.ErrCalledOff)
-	if b.batches.closeTable(); called {
+	if b.back.close(); called {
 		err = nil
 	}
 	if stop, ok := errors.AsType[*work.StoppedError](err); ok && stop.Kind == sluice.Network && rep.Done+rep.Failed == 0 {
-		if a := b.silent(); a != nil {
-			err = a.unreachable(stop.Err)
+		if at := b.live.silent(); at != nil {
+			err = at.unreachable(stop.Err)
 		}
 	}
 	if gone, ok := errors.AsType[*UnreachableError](err); ok {
@@ -354,29 +364,13 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 	return b.report(rep), err
 }
 
-// silent returns an account if none ever answered; else nil.
-func (b *Batch) silent() (found *account) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	accounts := b.accounts
-	if b.router != nil {
-		accounts = b.router.accounts
-	}
-	for _, a := range accounts {
-		if found = a; a.answered.Load() {
-			return nil
-		}
-	}
-	return found
-}
-
 func (b *Batch) report(rep work.Report) Report {
-	hits, misses := b.cache.counts()
+	hits, misses := b.handler.cache.counts()
 	failed, kinds := b.input.failed.counts()
 	return Report{
 		CacheHits: hits, CacheMisses: misses,
 		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: failed, AlreadyKinds: kinds,
-		Budgets: b.guard.Uses(), Batches: b.batches.report(),
+		Budgets: b.guard.Uses(), Batches: b.back.report(),
 	}
 }
 
@@ -399,7 +393,7 @@ func (b *Batch) Rationed() int { return b.guard.Status().Waiting }
 
 // Close unlocks the output. An output that Open created and that got no result is removed. It is safe to call twice.
 func (b *Batch) Close() error {
-	b.batches.closeTable()
+	b.back.close()
 	b.input.close()
 	return b.journal.Close()
 }

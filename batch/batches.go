@@ -54,19 +54,18 @@ type Part = batchjob.Row
 // BatchesSuffix follows the path of an output in the name of the directory with the files of its batches.
 const BatchesSuffix = ".batches"
 
-// batchRun sends the requests of a run through Batch APIs. It is the feed of the Runner, and the Handler of items that have a result.
+// batchRun sends the requests of a run through Batch APIs.
 type batchRun struct {
-	batch *Batch
+	direct
 	table *batchjob.Table
 	kick  chan struct{} // something has changed
 
 	// Of Open and the feeding goroutine.
-	parts      []int32                    // by row: Number of the part that has its request; 0: none; finished: it needs none
-	held       map[int32]*budget.Estimate // of the spending caps, by part
-	sent       map[work.Hash]int          // with a cache: requests in parts, and their rows
-	early      map[int32]*batchjob.Part   // by Number: those that earlier processes left
-	superseded work.Bits                  // rows whose recorded failures a part will replace
-	ended      error                      // why items remain
+	parts []int32                    // by row: Number of the part that has its request; 0: none; finished: it needs none
+	held  map[int32]*budget.Estimate // of the spending caps, by part
+	sent  map[work.Hash]int          // with a cache: requests in parts, and their rows
+	early map[int32]*batchjob.Part   // by Number: those that earlier processes left
+	ended error                      // why items remain
 
 	mu      sync.Mutex
 	given   int                 // items that are not recorded
@@ -74,7 +73,7 @@ type batchRun struct {
 	answers int                 // bytes of rejected answers in tried
 	sums    BatchReport
 	gone    *UnreachableError
-	close   sync.Once
+	closed  sync.Once
 }
 
 // finished is the part of a row that needs none any more.
@@ -83,18 +82,24 @@ const finished = -1
 // attempts are the attempts of an item in batches.
 type attempts struct {
 	tally  sluice.Tally
+	bill   bill
 	answer []byte // that was rejected last; nil: none
 	wrong  error  // with it
 }
 
-// newBatchRun returns the batchRun of cfg; nil for a run without Batch APIs.
-func newBatchRun(b *Batch) *batchRun {
-	if b.cfg.Batches == nil {
-		return nil
-	}
+func newBatchRun(d direct) *batchRun {
 	return &batchRun{
-		batch: b, kick: make(chan struct{}, 1), held: make(map[int32]*budget.Estimate), sent: make(map[work.Hash]int),
+		direct: d, kick: make(chan struct{}, 1), held: make(map[int32]*budget.Estimate), sent: make(map[work.Hash]int),
 		early: make(map[int32]*batchjob.Part), tried: make(map[int64]*attempts),
+	}
+}
+
+// shape keeps the feed from waiting for a full lane, and from waiting for items that were put aside, which may be results that it waits for.
+func (v *batchRun) shape(cfg *work.Config) {
+	v.direct.shape(cfg)
+	cfg.Lanes, cfg.Again = anyLanes, false
+	if !v.cfg.mayGoLive() {
+		cfg.Workers = recorders
 	}
 }
 
@@ -140,10 +145,7 @@ func (b *Batch) openBatches() error {
 				state, dir),
 		}}
 	}
-	if b.batches == nil {
-		return pendingError(b.cfg.Output, rows)
-	}
-	return b.batches.open(kept, rows)
+	return b.back.open(kept, rows)
 }
 
 // open opens the table with the accounts of the input and of pending parts.
@@ -155,13 +157,13 @@ func (v *batchRun) open(kept []byte, rows []Part) error {
 	}
 	apis := make(map[string]batchjob.API)
 	for _, p := range all {
-		a, err := b.account(p)
+		to, err := v.route(p)
 		if err != nil {
 			return err
 		}
-		api, err := batchjob.NewAPI(p, a.target, &reaching{base: b.cfg.Transport, account: a, run: v})
+		api, err := batchjob.NewAPI(p, to.one.target, &reaching{base: b.cfg.Transport, account: to.one, run: v})
 		if errors.Is(err, batchjob.ErrNone) {
-			if b.cfg.mayGoLive() {
+			if v.cfg.mayGoLive() {
 				b.log.Info("requests are sent live: Sluice does not support a Batch API of this provider", "provider", p.Name)
 				continue
 			}
@@ -212,9 +214,6 @@ func (b *Batch) providersOf(rows []Part) ([]provider.Provider, error) {
 // match finds the items of pending parts. It refuses a run without some of them, or with other requests under their IDs, unless Changed
 // drops or keeps their results, because they are paid for.
 func (v *batchRun) match() error {
-	if v == nil {
-		return nil
-	}
 	b, in := v.batch, v.batch.input
 	v.parts = make([]int32, in.index.Span())
 	changed := ChangedError{Path: in.cfg.Input, Array: in.array}
@@ -244,7 +243,7 @@ func (v *batchRun) match() error {
 			}
 		}
 		if b.guard.Caps() {
-			e := v.estimate(b.accountAt(row.Account), &row)
+			e := v.estimateRow(v.routeTo(row.Account), &row)
 			v.held[p.Number] = &e
 			if _, err := b.guard.Open("", &e, row.Requests, true); err != nil {
 				return err
@@ -265,35 +264,31 @@ func (v *batchRun) match() error {
 	return nil
 }
 
-// supersede notes that a pending request will replace a recorded failure, if the failure is not its result.
-func (v *batchRun) supersede(number int, rec *Recording) {
-	if v == nil || v.parts[number] == 0 || rec.Error == nil {
-		return
+func (v *batchRun) pends(number int, rec *Recording) bool {
+	if v.parts[number] == 0 || rec.Error == nil {
+		return false
 	}
-	if batch := v.early[v.parts[number]].Row().Batch; batch == "" || batch != rec.Sluice.Batch {
-		v.superseded.Set(number)
-	}
+	batch := v.early[v.parts[number]].Row().Batch
+	return batch == "" || batch != rec.Sluice.Batch // else the failure is the result of the request
 }
-
-// supersedes reports whether a pending request will replace the recorded failure of a row.
-func (v *batchRun) supersedes(number int) bool { return v != nil && v.superseded.Has(number) }
 
 // Parts returns the rows of the run's batches, also of earlier runs; nil without Batches.
 func (b *Batch) Parts() []Part {
-	if b.batches == nil || b.batches.table == nil {
+	v, ok := b.back.(*batchRun)
+	if !ok || v.table == nil {
 		return nil
 	}
-	return b.batches.table.Rows()
+	return v.table.Rows()
 }
 
-// closeTable ends the work on batches. Pending batches stay pending.
-func (v *batchRun) closeTable() {
-	if v == nil || v.table == nil {
+// close ends the work on batches. Pending batches stay pending.
+func (v *batchRun) close() {
+	if v.table == nil {
 		return
 	}
-	v.close.Do(func() {
+	v.closed.Do(func() {
 		if err := v.table.Close(); err != nil {
-			v.batch.log.Warn("requests to a Batch API failed", "error", err)
+			v.log.Warn("requests to a Batch API failed", "error", err)
 		}
 	})
 }
@@ -337,10 +332,7 @@ func (v *batchRun) problem() error {
 
 // conclude returns the error of a run whose feed has ended.
 func (v *batchRun) conclude() error {
-	switch {
-	case v == nil:
-		return nil
-	case v.ended == nil && v.batch.cfg.Batches.Cancel && v.batch.remaining() > 0:
+	if v.ended == nil && v.cfg.Batches.Cancel && v.batch.remaining() > 0 {
 		return work.ErrCalledOff
 	}
 	return v.ended
@@ -354,9 +346,6 @@ func (b *Batch) remaining() int {
 
 // report returns the results of Batch APIs.
 func (v *batchRun) report() BatchReport {
-	if v == nil {
-		return BatchReport{}
-	}
 	v.mu.Lock()
 	r := v.sums
 	v.mu.Unlock()
@@ -375,7 +364,7 @@ func (v *batchRun) report() BatchReport {
 // together is the usage of requests that go through a Batch API.
 var together = sluice.Usage{Service: limits.ServiceBatch}
 
-// estimate returns the estimate of the requests of a row.
-func (v *batchRun) estimate(a *account, r *Part) budget.Estimate {
-	return v.batch.estimateOf(modelKey{a, r.Model}, a.price(r.Model), together, r.Input, r.Output, r.Unstated)
+// estimateRow returns the estimate of the requests of a row.
+func (v *batchRun) estimateRow(to *route, r *Part) budget.Estimate {
+	return v.estimateOf(modelKey{to, r.Model}, to.one.priceOf(r.Model), together, r.Input, r.Output, r.Unstated)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -47,7 +48,7 @@ func (v *batchRun) feed(ctx context.Context) iter.Seq2[work.Item, error] {
 }
 
 func (f *batchFeed) run() error {
-	done := f.batch.cfg.Batches.Cancel
+	done := f.cfg.Batches.Cancel
 	if done {
 		if err := f.table.Cancel(); err != nil {
 			return err
@@ -62,7 +63,7 @@ func (f *batchFeed) run() error {
 		switch {
 		case done:
 		case f.table.Bare():
-			f.batch.log.Warn("no further batch is submitted, because files are missing that list the items of earlier batches",
+			f.log.Warn("no further batch is submitted, because files are missing that list the items of earlier batches",
 				"directory", f.batch.journal.Path()+BatchesSuffix)
 			done = true
 		default:
@@ -114,7 +115,7 @@ func (f *batchFeed) place() error {
 		}
 	}
 	if in.file.Changed() {
-		f.batch.log.Warn("the input was changed during the run", "input", in.cfg.Input)
+		f.log.Warn("the input was changed during the run", "input", in.cfg.Input)
 	}
 	return f.table.Flush()
 }
@@ -135,7 +136,7 @@ func (f *batchFeed) wait() error {
 
 // await waits for a change.
 func (f *batchFeed) await() error {
-	if f.batch.cfg.mayGoLive() && !f.live {
+	if f.cfg.mayGoLive() && !f.live {
 		defer time.AfterFunc(lookEvery, func() { wake.Up(f.kick) }).Stop()
 	}
 	err := work.Await(f.ctx, f.kick)
@@ -148,11 +149,10 @@ func (f *batchFeed) await() error {
 // add adds the request of an item to a part, or gives the item to the Runner if it needs none.
 func (f *batchFeed) add(item *work.Item) error {
 	c, number := item.Data.(*call), int(item.Seq-1)
-	key := ""
-	if cached := f.cachedBy(c.account); f.batch.cache != nil {
-		key = cached.key(item)
-		if result, ok := f.batch.cache.load(key); ok && cached.accepts(item, result.Payload) {
-			f.batch.cache.hits.Add(1)
+	key, cache := "", f.batch.handler.cache
+	if cache != nil {
+		key = cache.key(item)
+		if result, ok := cache.find(key, item); ok {
 			f.parts[number] = finished
 			return f.give(item, result, nil)
 		}
@@ -164,18 +164,19 @@ func (f *batchFeed) add(item *work.Item) error {
 	if f.live {
 		return f.sendLive(item)
 	}
-	account, endpoint := c.account.provider.Name, batchEndpoint(c.endpoint)
+	at, endpoint := c.route.one, batchEndpoint(c.endpoint)
+	account := at.provider.Name
 	if !f.table.Supports(account, endpoint) {
 		return f.unfit(item, fmt.Errorf("the Batch API of %s does not support %s: send the request live", account, endpoint))
 	}
 	f.correct(item, c)
-	body, added := c.account.added.Complete(&c.account.provider, c.endpoint, item.Lane, c.body, c.bound, false)
+	body, added := at.added.Complete(&at.provider, c.endpoint, item.Lane, c.body, c.bound, false)
 	r := batchjob.Request{Account: account, Model: item.Lane, Endpoint: endpoint, Cost: item.Cost,
 		Item: batchjob.Item{ID: item.ID, Hash: item.Hash.String(), Note: item.Note, Key: key, Body: body}}
 	if len(added) > 0 {
 		r.Item.Added = added[0]
 	}
-	held, err := f.hold(item, c.account, &r)
+	held, err := f.hold(item, c.route, &r)
 	if err != nil || f.ended != nil {
 		return err
 	}
@@ -184,14 +185,14 @@ func (f *batchFeed) add(item *work.Item) error {
 	}
 	p, err := f.table.Add(&r)
 	if tooLarge, ok := errors.AsType[*batchjob.TooLargeError](err); ok {
-		f.batch.release(held, 1, budget.Amount{})
+		f.release(held, 1, budget.Amount{})
 		return f.unfit(item, tooLarge)
 	}
 	if err != nil {
 		return err
 	}
 	if key != "" {
-		f.batch.cache.misses.Add(1)
+		cache.misses.Add(1)
 		f.sent[item.Hash] = number
 	}
 	f.parts[number] = p.Number
@@ -204,15 +205,15 @@ func (f *batchFeed) add(item *work.Item) error {
 }
 
 // hold holds the estimate of a request, once it fits into the spending caps. It returns nil without a cap, and when the feed is at its end.
-func (f *batchFeed) hold(item *work.Item, a *account, r *batchjob.Request) (*budget.Estimate, error) {
-	if !f.batch.guard.Caps() {
+func (f *batchFeed) hold(item *work.Item, to *route, r *batchjob.Request) (*budget.Estimate, error) {
+	if !f.guard.Caps() {
 		return nil, nil
 	}
 	row := Part{Model: r.Model}
 	row.Count(r)
-	e := f.estimate(a, &row)
+	e := f.estimateRow(to, &row)
 	for f.ended == nil && !f.live {
-		ok, spent := f.batch.guard.Open(item.ID, &e, 1, false)
+		ok, spent := f.guard.Open(item.ID, &e, 1, false)
 		switch {
 		case ok:
 			return &e, nil
@@ -240,7 +241,7 @@ func (f *batchFeed) hold(item *work.Item, a *account, r *batchjob.Request) (*bud
 func (f *batchFeed) releaseStuck() (any bool) {
 	for _, p := range f.table.Parts() {
 		if e := f.held[p.Number]; e != nil {
-			f.batch.release(e, p.Row().Requests, budget.Amount{})
+			f.release(e, p.Row().Requests, budget.Amount{})
 			delete(f.held, p.Number)
 			any = true
 		}
@@ -249,9 +250,9 @@ func (f *batchFeed) releaseStuck() (any bool) {
 }
 
 // release releases the estimate of n requests, and counts the amount that they used. A nil estimate is none.
-func (b *Batch) release(e *budget.Estimate, n int, used budget.Amount) {
+func (l *live) release(e *budget.Estimate, n int, used budget.Amount) {
 	if e != nil {
-		b.guard.Close(e, n, used)
+		l.guard.Close(e, n, used)
 	}
 }
 
@@ -275,39 +276,33 @@ func (f *batchFeed) correct(item *work.Item, c *call) {
 	item.Cost = c.cost(item.Cost)
 }
 
-// sendLive gives an item to the Runner, whose request is sent live.
+// sendLive gives an item to the Runner, whose request is sent live. Its attempts in batches count, too.
 func (f *batchFeed) sendLive(item *work.Item) error {
 	f.parts[item.Seq-1] = finished
+	c := item.Data.(*call)
+	if c.before = f.forget(item.Seq); c.before != nil && c.before.tally.Attempts > 0 {
+		held := *c.terms
+		held.attempts, held.throttles = f.cfg.Budget.Attempts, math.MaxInt // the Scheduler counts the rate-limited ones
+		c.terms, c.tries.attempts = &held, c.before.tally.Attempts
+	}
 	return f.out(*item)
 }
 
 // unfit handles an item whose request no batch takes.
 func (f *batchFeed) unfit(item *work.Item, why error) error {
-	if f.batch.cfg.mayGoLive() {
+	if f.cfg.mayGoLive() {
 		return f.sendLive(item)
 	}
 	f.parts[item.Seq-1] = finished
 	return f.give(item, work.Result{}, &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: why, Unsent: true}})
 }
 
-// outcome is the Data of an item that has its result.
-type itemOutcome struct {
-	result work.Result
-	err    error
-}
-
 // give gives an item with its result to the Runner, which records it. Its priority keeps it out of the queue of items that are sent.
 func (f *batchFeed) give(item *work.Item, result work.Result, err error) error {
 	given := *item
-	given.Handler, given.Priority, given.Data, given.Ref = f.batchRun, limits.Critical, &itemOutcome{result, err}, -1
+	given.Priority, given.Data, given.Ref, given.Given = limits.Critical, nil, -1, &work.Given{Result: result, Err: err}
 	given.Size = len(result.Payload) + len(item.Note)
 	return f.out(given)
-}
-
-// Handle returns the result of an item that has one.
-func (v *batchRun) Handle(_ context.Context, item work.Item) (work.Result, error) {
-	o := item.Data.(*itemOutcome)
-	return o.result, o.err
 }
 
 // out gives an item to the Runner.
@@ -318,14 +313,9 @@ func (f *batchFeed) out(item work.Item) error {
 	return nil
 }
 
-// cachedBy returns the cached calls of an account.
-func (v *batchRun) cachedBy(a *account) *cachedCalls {
-	return &cachedCalls{batch: v.batch, cache: v.batch.cache, who: a.who}
-}
-
 // checkTime sends all remaining requests live once they need the time that is left before the deadline.
 func (f *batchFeed) checkTime() error {
-	if !f.batch.cfg.mayGoLive() || f.live || time.Since(f.looked) < lookEvery {
+	if !f.cfg.mayGoLive() || f.live || time.Since(f.looked) < lookEvery {
 		return nil
 	}
 	first := f.looked.IsZero()
@@ -333,7 +323,7 @@ func (f *batchFeed) checkTime() error {
 	o, pending := f.outlook(), f.table.Pending() > 0
 	if o.requests == 0 || o.window() >= leastWindow || pending && o.window() > 0 {
 		if first {
-			f.batch.log.Info("all items go into batches; items that no batch finishes in time are sent live",
+			f.log.Info("all items go into batches; items that no batch finishes in time are sent live",
 				"requests", o.requests, "live_from_in", o.window().Round(time.Second))
 		}
 		return nil
@@ -342,7 +332,7 @@ func (f *batchFeed) checkTime() error {
 	if pending {
 		text = "the pending batches are cancelled, and their remaining items are sent live to finish before the deadline"
 	}
-	f.batch.log.Warn(text, "requests", o.requests, "deadline_in", o.left.Round(time.Second), "live_takes", o.liveTime().Round(time.Second))
+	f.log.Warn(text, "requests", o.requests, "deadline_in", o.left.Round(time.Second), "live_takes", o.liveTime().Round(time.Second))
 	return f.goLive()
 }
 
@@ -354,7 +344,7 @@ func (f *batchFeed) goLive() error {
 
 // outlook returns the remaining requests and time.
 func (f *batchFeed) outlook() outlook {
-	cfg, in := &f.batch.cfg, f.batch.input
+	cfg, in := f.cfg, f.batch.input
 	n, total := f.batch.remaining(), max(1, f.batch.Total())
 	tokens := int(float64(in.tokens) * float64(n) / float64(total)) // they are taken to be alike
 	return outlook{left: time.Until(cfg.Budget.Deadline.Round(0)), requests: n, tokens: tokens, live: cfg.Batches.LiveTime}

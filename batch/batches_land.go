@@ -27,7 +27,7 @@ func (f *batchFeed) land(p *batchjob.Part) error {
 	row, used := p.Row(), budget.Amount{}
 	if row.Refused() {
 		f.refused = f.refused.add(&row)
-		f.batch.log.Warn("the provider rejected a whole batch part",
+		f.log.Warn("the provider rejected a whole batch part",
 			"provider", row.Account, "requests", row.Requests, "problem", f.refused.Message)
 	}
 	for r, err := range p.Results() {
@@ -46,7 +46,7 @@ func (f *batchFeed) land(p *batchjob.Part) error {
 	if err := f.batch.journal.Flush(); err != nil {
 		return err
 	}
-	f.batch.release(f.held[p.Number], row.Requests, used)
+	f.release(f.held[p.Number], row.Requests, used)
 	delete(f.held, p.Number)
 	f.mu.Lock()
 	f.sums.Parts++
@@ -54,7 +54,7 @@ func (f *batchFeed) land(p *batchjob.Part) error {
 	if err := f.table.Recorded(p); err != nil {
 		return err
 	}
-	if row.Refused() && f.batch.cfg.mayGoLive() && !f.live {
+	if row.Refused() && f.cfg.mayGoLive() && !f.live {
 		f.refused = nil
 		return f.goLive()
 	}
@@ -89,14 +89,10 @@ func (f *batchFeed) take(p *batchjob.Part, row *Part, r *batchjob.ItemResult, us
 	}
 	result.Lane = item.Lane
 	if o.Usage.Service = limits.ServiceBatch; o.HasUsage {
-		b.learn(item, item.Cost, o.Usage)
+		f.learn(item, item.Cost, o.Usage)
 	}
-	amount, stated := usedAt(b.priceOf(item), result.Status, &o)
-	if !stated {
-		e := b.estimateAt(item, item.Cost, 1, b.priceOf(item), together)
-		amount = e.Amount()
-	}
-	*used = used.Plus(1, amount)
+	f.charge(item, item.Cost, c.route.one.priceOf(item.Lane), together, result.Status, &o)
+	*used = used.Plus(1, c.charged)
 	return f.settle(row, item, r.Key, &result, &o)
 }
 
@@ -106,7 +102,7 @@ func (f *batchFeed) itemOf(p *batchjob.Part, row *Part, number int, r *batchjob.
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &call{account: f.batch.accountAt(row.Account), terms: f.batch.terms, endpoint: p.Endpoint, body: r.Item.Body, bound: r.Added}
+	c := &call{route: f.routeTo(row.Account), terms: f.batch.terms, endpoint: p.Endpoint, body: r.Item.Body, bound: r.Added}
 	item := &work.Item{ID: r.Item.ID, Seq: int64(number + 1), Lane: row.Model, Hash: hash, Note: bytes.Clone(r.Note), Data: c}
 	if est, err := provider.Estimate(c.endpoint, c.body); err == nil {
 		item.Cost = est.Cost
@@ -116,19 +112,19 @@ func (f *batchFeed) itemOf(p *batchjob.Part, row *Part, number int, r *batchjob.
 
 // judge returns the result and the outcome of a response, as of a live one.
 func (f *batchFeed) judge(item *work.Item, c *call, r *batchjob.ItemResult) (work.Result, sluice.Outcome) {
-	a, status := c.account, r.Status
+	at, status := c.route.one, r.Status
 	if status == 0 && len(r.Result.Body) > 0 {
 		status = 200 // it is unknown: the body decides
 	}
-	cfg := provider.ExchangeConfig{Provider: a.provider, Endpoint: c.endpoint, Key: a.target.Key}
+	cfg := provider.ExchangeConfig{Provider: at.provider, Endpoint: c.endpoint, Key: at.target.Key}
 	if c.bound != "" {
 		cfg.Added = []string{c.bound}
 	}
-	answer, o := cfg.Judge(a.target.Header, status, r.RequestID, bytes.Clone(r.Result.Body))
+	answer, o := cfg.Judge(at.target.Header, status, r.RequestID, bytes.Clone(r.Result.Body))
 	if o.Kind != sluice.OK {
 		answer.Status = r.Status
 	}
-	a.added.Refused(item.Lane, &o)
+	at.added.Refused(item.Lane, &o)
 	if check := c.terms.check; o.Kind == sluice.OK && check != nil {
 		if err := check(item.ID, c.endpoint, answer.Body); err != nil {
 			o.Kind, o.Err = sluice.InvalidOutput, err
@@ -141,8 +137,7 @@ func (f *batchFeed) judge(item *work.Item, c *call, r *batchjob.ItemResult) (wor
 
 // settle records a result, or leaves the item for another attempt.
 func (f *batchFeed) settle(row *Part, item *work.Item, key string, result *work.Result, o *sluice.Outcome) error {
-	b := f.batch
-	tally := f.count(row, item, result, o)
+	t := f.count(row, item, result, o)
 	if o.Kind.Fatal() { // further requests would fail, too, and the cause is not the item
 		if f.ended == nil {
 			f.ended = &work.StoppedError{Kind: o.Kind, ID: item.ID, Err: o.Err}
@@ -150,11 +145,11 @@ func (f *batchFeed) settle(row *Part, item *work.Item, key string, result *work.
 		return nil
 	}
 	again := (o.Amended || o.Kind.Transient() || o.Kind.Throttle() && !o.TooLarge) && !o.Final
-	tries := tally.Tries()
-	if b.cfg.mayGoLive() {
-		tries = tally.Attempts // live requests wait for rate limits
+	tries := t.tally.Tries()
+	if f.cfg.mayGoLive() {
+		tries = t.tally.Attempts // live requests wait for rate limits
 	}
-	if again && (o.Amended || b.cfg.Batches.Cancel || tries < b.cfg.Budget.Attempts) {
+	if again && (o.Amended || f.cfg.Batches.Cancel || tries < f.cfg.Budget.Attempts) {
 		f.freed = true
 		return nil
 	}
@@ -163,25 +158,18 @@ func (f *batchFeed) settle(row *Part, item *work.Item, key string, result *work.
 	f.given++
 	f.mu.Unlock()
 	f.parts[item.Seq-1] = finished
-	c, batched := item.Data.(*call), &Batched{Batch: row.Batch}
-	result.Tally, result.Data = tally, batched
-	if price := c.account.price(item.Lane); tally.HasUsage {
-		if c.account.cost(result, tally.Usage); result.HasCost {
-			live := tally.Usage
-			live.Service = limits.ServiceStandard
-			batched.liveCost = price.Cost(live).USD
-		}
-	} else if price != nil && mayCost(result.Status, o) {
-		var bill bill
-		bill.estimate(b.estimateAt(item, item.Cost, 1, price, together))
-		bill.complete(result)
-		batched.liveCost = result.Cost // an estimate saves nothing
+	batched := &Batched{Batch: row.Batch}
+	result.Tally, result.Data = t.tally, batched
+	if t.bill.complete(result); result.HasCost {
+		live := t.tally.Usage
+		live.Service = limits.ServiceStandard
+		batched.liveCost = item.Data.(*call).route.one.priceOf(item.Lane).Cost(live).USD + result.Estimated // an estimate saves nothing
 	}
 	var err error
 	if o.Kind != sluice.OK {
-		err = &sluice.CallError{Outcome: *o, Tally: tally}
-	} else if key != "" && b.cache != nil && result.Status/100 == 2 {
-		b.cache.store(key, result)
+		err = &sluice.CallError{Outcome: *o, Tally: t.tally}
+	} else if cache := f.batch.handler.cache; key != "" && cache != nil && result.Status/100 == 2 {
+		cache.store(key, result)
 	}
 	return f.give(item, *result, err)
 }
@@ -190,7 +178,7 @@ func (f *batchFeed) settle(row *Part, item *work.Item, key string, result *work.
 const maxAnswers = 64 << 20
 
 // count adds an attempt of an item, and returns all of its attempts.
-func (f *batchFeed) count(row *Part, item *work.Item, result *work.Result, o *sluice.Outcome) sluice.Tally {
+func (f *batchFeed) count(row *Part, item *work.Item, result *work.Result, o *sluice.Outcome) *attempts {
 	next := sluice.Tally{Usage: o.Usage, HasUsage: o.HasUsage}
 	if !row.MadeAt.IsZero() && row.EndedAt.After(row.MadeAt) {
 		next.Queued = row.EndedAt.Sub(row.MadeAt)
@@ -208,12 +196,13 @@ func (f *batchFeed) count(row *Part, item *work.Item, result *work.Result, o *sl
 		f.tried[item.Seq] = t
 	}
 	t.tally = t.tally.Add(next)
+	t.bill.add(&item.Data.(*call).bill)
 	f.answers -= len(t.answer)
 	if t.answer = nil; o.Kind == sluice.InvalidOutput && f.batch.terms.feedback && f.answers < maxAnswers {
 		t.answer, t.wrong = result.Payload, o.Err
 	}
 	f.answers += len(t.answer)
-	return t.tally
+	return t
 }
 
 // forget removes the attempts of an item, and returns them; nil if there are none.
@@ -249,33 +238,6 @@ func (v *batchRun) recorded(r *work.Result) {
 	}
 	v.mu.Unlock()
 	wake.Up(v.kick)
-}
-
-// countLive counts a live attempt of an item, and says in its outcome if it was the last one: attempts in batches count, too. v may be nil.
-func (v *batchRun) countLive(seq int64, c *call, o *sluice.Outcome) {
-	if v == nil || !o.Kind.Transient() {
-		return
-	}
-	v.mu.Lock()
-	before := 0
-	if t := v.tried[seq]; t != nil {
-		before = t.tally.Attempts
-	}
-	v.mu.Unlock()
-	c.tries.live++
-	o.Final = o.Final || before > 0 && before+c.tries.live >= v.batch.cfg.Budget.Attempts
-}
-
-// carryOver adds the attempts by batches to a live result.
-func (v *batchRun) carryOver(a *account, r *work.Result) {
-	t := v.forget(r.Seq)
-	if t == nil || a == nil {
-		return
-	}
-	r.Tally = t.tally.Add(r.Tally)
-	if t.tally.HasUsage {
-		a.cost(r, t.tally.Usage)
-	}
 }
 
 // runError returns the error of a run whose table can do no more.

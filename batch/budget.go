@@ -28,24 +28,24 @@ const (
 	LimitedFailures = budget.Failures // failed items, or their share of the finished ones
 )
 
-// modelKey is a model of an account. The account is nil with upstreams.
+// modelKey is a model of a route.
 type modelKey struct {
-	account *account
-	model   string
+	route *route
+	model string
 }
 
 // estimate returns the estimate of an item's next attempt. An item that a worker sends is not checked between its attempts: if answers
 // are checked, and refused ones are paid, it is the estimate of all attempts.
-func (b *Batch) estimate(item *work.Item) budget.Estimate {
+func (l *live) estimate(item *work.Item) budget.Estimate {
 	c, n := item.Data.(*call), 1
-	if c.terms.check != nil {
+	if l.cfg.Remote != nil && c.terms.check != nil {
 		n = max(1, c.terms.attempts)
 	}
-	return b.estimateAt(item, c.cost(item.Cost), n, b.priceOf(item), sluice.Usage{})
+	return l.estimateAt(item, c.cost(item.Cost), n, c.route.price(item.Lane, c.endpoint), sluice.Usage{})
 }
 
 // estimateAt is the estimate of n requests at a price (nil: unknown), in the service tier of by.
-func (b *Batch) estimateAt(item *work.Item, cost sluice.Cost, n int, p *provider.Price, by sluice.Usage) budget.Estimate {
+func (l *live) estimateAt(item *work.Item, cost sluice.Cost, n int, p *provider.Price, by sluice.Usage) budget.Estimate {
 	c, declared, unstated := item.Data.(*call), n*cost.MaxOutput, 0
 	if declared <= 0 {
 		declared, unstated = 0, n
@@ -53,12 +53,12 @@ func (b *Batch) estimateAt(item *work.Item, cost sluice.Cost, n int, p *provider
 	if c.endpoint.Embeds() {
 		declared, unstated = 0, 0
 	}
-	return b.estimateOf(modelKey{c.account, item.Lane}, p, by, n*cost.Input, declared, unstated)
+	return l.estimateOf(modelKey{c.route, item.Lane}, p, by, n*cost.Input, declared, unstated)
 }
 
 // estimateOf is the estimate of requests to a model with their input tokens, the maximum output tokens that some declare, and the number of
 // requests that declare none.
-func (b *Batch) estimateOf(k modelKey, p *provider.Price, by sluice.Usage, input, declared, unstated int) budget.Estimate {
+func (l *live) estimateOf(k modelKey, p *provider.Price, by sluice.Usage, input, declared, unstated int) budget.Estimate {
 	maxOutput := 0
 	if p != nil {
 		maxOutput = p.MaxOutput
@@ -68,17 +68,8 @@ func (b *Batch) estimateOf(k modelKey, p *provider.Price, by sluice.Usage, input
 		return amountOf(p, by)
 	}
 	return budget.Estimate{
-		Model: b.models.Of(k, maxOutput), Input: amount(input, 0), Declared: amount(0, declared), Unstated: amount(0, unstated),
+		Model: l.models.Of(k, maxOutput), Input: amount(input, 0), Declared: amount(0, declared), Unstated: amount(0, unstated),
 	}
-}
-
-// priceOf returns the highest price that an item's request may have; nil is unknown.
-func (b *Batch) priceOf(item *work.Item) *provider.Price {
-	c := item.Data.(*call)
-	if c.account == nil {
-		return b.router.upstreams.Price(item.Lane, c.endpoint)
-	}
-	return c.account.price(item.Lane)
 }
 
 // amountOf returns what a usage comes to at a price; nil is unknown.
@@ -90,39 +81,12 @@ func amountOf(p *provider.Price, u sluice.Usage) budget.Amount {
 	return a
 }
 
-// used returns the amount that an attempt used; false if nothing states it, and it may be charged.
-func (b *Batch) used(item *work.Item, r *work.Result, o *sluice.Outcome) (budget.Amount, bool) {
-	c := item.Data.(*call)
-	if c.far != nil {
-		return b.usedFar(item, c.far.answer), true
-	}
-	p := b.priceOf(item)
-	if c.trip.via.Price != nil {
-		p = c.trip.via.Price
-	}
-	return usedAt(p, r.Status, o)
-}
-
-func usedAt(p *provider.Price, status int, o *sluice.Outcome) (budget.Amount, bool) {
-	if !o.HasUsage {
-		return budget.Amount{}, !mayCost(status, o)
-	}
-	return amountOf(p, o.Usage), true
-}
+// used returns the amount that an item's last attempt used.
+func used(item *work.Item, _ *work.Result) budget.Amount { return item.Data.(*call).charged }
 
 // learn corrects the estimates of an item's model.
-func (b *Batch) learn(item *work.Item, cost sluice.Cost, u sluice.Usage) {
-	b.models.Of(modelKey{item.Data.(*call).account, item.Lane}, 0).Learn(cost, float64(max(0, u.Input)), float64(max(0, u.Output)))
-}
-
-// usedFar returns the amount that all attempts used which were made elsewhere.
-func (b *Batch) usedFar(item *work.Item, a *Answer) budget.Amount {
-	if a == nil {
-		return budget.Amount{}
-	}
-	p := b.priceOf(item)
-	e := b.estimateAt(item, item.Cost, a.Unmetered, p, sluice.Usage{})
-	return amountOf(p, a.Tally.Usage).Plus(1, e.Amount())
+func (l *live) learn(item *work.Item, cost sluice.Cost, u sluice.Usage) {
+	l.models.Of(modelKey{item.Data.(*call).route, item.Lane}, 0).Learn(cost, float64(max(0, u.Input)), float64(max(0, u.Output)))
 }
 
 // priced rejects a line if the run has a maximum cost and the price of its model is unknown.

@@ -21,7 +21,6 @@ import (
 	"github.com/sluice-llm/sluice/internal/atomicfile"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/internal/work"
-	"github.com/sluice-llm/sluice/provider"
 )
 
 // The files of a cache: its version, and under two digits of its key each answer, which was written under a temporary
@@ -287,50 +286,40 @@ func (c *cache) store(key string, r *work.Result) {
 	}
 }
 
-// cached puts the cache around an account's calls, if there is one.
-func (b *Batch) cached(calls work.Handler, who answerers) work.Handler {
-	if b.cache == nil {
-		return calls
-	}
-	return work.Chain(calls, func(inner work.Handler) work.Handler {
-		return &cachedCalls{batch: b, who: who, cache: b.cache, inner: inner}
-	})
-}
-
-type cachedCalls struct {
-	batch *Batch
-	who   answerers
-	cache *cache
-	inner work.Handler
-}
-
-// Immediate says that nothing is waited for after the inner handler.
-func (c *cachedCalls) Immediate() {}
-
-// Handle returns the cached response or the result of an equal request in flight. Otherwise, Handle sends the request, and caches a
+// handle returns the cached response of an item or the result of an equal request in flight. Otherwise, it makes the call, and caches a
 // successful response.
-func (c *cachedCalls) Handle(ctx context.Context, item work.Item) (work.Result, error) {
+func (c *cache) handle(ctx context.Context, item work.Item, calls work.Handler) (work.Result, error) {
 	key := c.key(&item)
-	f, opened := c.cache.join(key)
+	f, opened := c.join(key)
 	if !opened {
 		if err := work.Await(ctx, f.done); err != nil {
 			return work.Result{}, err
 		}
-		c.cache.hits.Add(1)
+		c.hits.Add(1)
 		return sharedBy(&f.result), f.err
 	}
-	defer c.cache.land(key, f)
-	if result, ok := c.cache.load(key); ok && c.accepts(&item, result.Payload) {
-		c.cache.hits.Add(1)
+	defer c.land(key, f)
+	if result, ok := c.find(key, &item); ok {
 		f.result, f.err = result, nil
 		return result, nil
 	}
-	c.cache.misses.Add(1)
-	f.result, f.err = c.inner.Handle(ctx, item)
+	c.misses.Add(1)
+	f.result, f.err = calls.Handle(ctx, item)
 	if f.err == nil && f.result.Status/100 == 2 {
-		c.cache.store(key, &f.result)
+		c.store(key, &f.result)
 	}
 	return f.result, f.err
+}
+
+// find returns the cached response of an item, if there is one that this run accepts.
+func (c *cache) find(key string, item *work.Item) (work.Result, bool) {
+	result, ok := c.load(key)
+	of := item.Data.(*call)
+	if !ok || of.terms.check != nil && of.terms.check(item.ID, of.endpoint, result.Payload) != nil {
+		return work.Result{}, false
+	}
+	c.hits.Add(1)
+	return result, true
 }
 
 // sharedBy returns the result for another item with the same request.
@@ -338,21 +327,12 @@ func sharedBy(r *work.Result) work.Result {
 	return work.Result{Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason, Payload: r.Payload, Cached: true}
 }
 
-// accepts asks whether an answer is good enough for this run, too.
-func (c *cachedCalls) accepts(item *work.Item, body []byte) bool {
-	check := c.batch.cfg.Check
-	return check == nil || check(item.ID, item.Data.(*call).endpoint, body) == nil
-}
-
-// answerers names who may answer for a model: providers and addresses.
-type answerers func(model string, e provider.Endpoint) []string
-
-// key is a hash of what an answer depends on: who is asked, where, which model, by which path, and what. Keys and
+// key is a hash of what a response depends on: the providers and addresses, the model, the endpoint and the request. Keys and
 // headers are no part of it.
-func (c *cachedCalls) key(item *work.Item) string {
+func (c *cache) key(item *work.Item) string {
 	call := item.Data.(*call)
 	h := sha256.New()
-	for _, part := range append(c.who(item.Lane, call.endpoint), item.Lane, call.endpoint.String()) {
+	for _, part := range append(call.route.identity(item.Lane, call.endpoint), item.Lane, call.endpoint.String()) {
 		fmt.Fprintf(h, "%d %s\n", len(part), part) // so that no two lists of parts are one text
 	}
 	h.Write(jsonscan.AppendCompact(nil, call.body))

@@ -29,6 +29,8 @@ func (cfg *Config) check() (fill, error) {
 		return wrong("Scheduler", errMissing)
 	case cfg.Remote != nil && cfg.Upstreams != nil:
 		return wrong("Remote", errors.New("cannot be combined with Upstreams"))
+	case cfg.Handler != nil && (cfg.Remote != nil || cfg.Batches != nil):
+		return wrong("Handler", errors.New("cannot be combined with Remote or Batches"))
 	case cfg.Window < 0:
 		return wrong("Window", errors.New("is negative"))
 	case cfg.Timeout < 0:

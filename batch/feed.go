@@ -8,17 +8,6 @@ import (
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
-// feed gives the items that are left to do.
-func (b *Batch) feed(ctx context.Context) iter.Seq2[work.Item, error] {
-	switch {
-	case b.batches != nil:
-		return b.batches.feed(ctx)
-	case b.input.file == nil:
-		return b.feedStdin(ctx)
-	}
-	return b.feedFile
-}
-
 // feedFile reads a file again that was checked.
 func (b *Batch) feedFile(yield func(work.Item, error) bool) {
 	in := b.input
@@ -80,19 +69,6 @@ func (in *input) reread(r rows.Row) (request, error) {
 		return request{}, r.Wrong(in.cfg.Input, bad)
 	}
 	return rq, nil
-}
-
-// reloader returns how the Runner reads an item again.
-func (b *Batch) reloader() func(seq, ref int64) (work.Item, error) {
-	return b.input.reloader(b)
-}
-
-// lanes is how many lanes the items have.
-func (b *Batch) lanes() int {
-	if b.batches != nil {
-		return anyLanes // the feed has other things to do than to wait for one that is full
-	}
-	return len(b.input.models)
 }
 
 // reloader returns how the items of a file are read again.

@@ -201,17 +201,7 @@ func (b *Batch) item(line rows.Row, rq *request) (work.Item, error) {
 	item.Hash = b.input.parser.hash(rq)
 	item.Note = bytes.Clone(rq.metadata)
 	item.Size = len(c.body) + len(item.Note)
-	if b.remote == nil {
-		c.trip = &trip{}
-	}
-	if b.router != nil {
-		item.Handler, item.Data = b.router.handler, c
-		return item, nil
-	}
-	a, err := b.account(rq.provider)
-	if err != nil {
-		return work.Item{}, err
-	}
-	item.Handler, item.Data, c.account = a.handler, c, a
-	return item, nil
+	c.route, err = b.back.route(rq.provider)
+	item.Data = c
+	return item, err
 }

@@ -52,7 +52,7 @@ func ReadPreview(cfg Config, each func(Request)) (Preview, error) {
 	if err := in.scan(); err != nil {
 		return Preview{}, err
 	}
-	if err := (&Batch{cfg: cfg, input: in}).match(); err != nil {
+	if err := (&Batch{cfg: cfg, input: in, back: &direct{}}).match(); err != nil {
 		return Preview{}, err
 	}
 	pending := pendingOf(cfg.Output, cfg.standing())

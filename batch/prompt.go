@@ -2,6 +2,7 @@ package batch
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -229,4 +230,33 @@ func appendMember(b []byte, name string, value []byte) []byte {
 	b = jsonscan.AppendString(b, name)
 	b = append(b, ':')
 	return append(b, value...)
+}
+
+// upstream finds the first upstream that serves a request's model: prompts are completed as its provider wants them.
+func (p *parser) upstream(rq *request) *problem {
+	if known, ok := p.lookup[rq.model]; ok {
+		rq.provider = known
+		return nil
+	}
+	found, _, ok := p.fill.upstreams.First(rq.model)
+	if !ok {
+		return &problem{
+			Text: fmt.Sprintf("no upstream serves the model %s", clip([]byte(strconv.Quote(rq.model)))),
+			Hint: "add the model to an upstream, or set --provider to ignore the upstreams",
+		}
+	}
+	p.lookup[rq.model] = found
+	rq.provider = found
+	return nil
+}
+
+// promptEndpoint is where a bare prompt goes.
+func (p *parser) promptEndpoint(rq *request) provider.Endpoint {
+	model := rq.model
+	if p.fill.upstreams != nil {
+		if _, id, ok := p.fill.upstreams.First(model); ok {
+			model = id
+		}
+	}
+	return rq.provider.PromptEndpoint(model)
 }

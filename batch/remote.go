@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -40,141 +41,117 @@ type far struct {
 	err    error
 }
 
-// remote is what a Batch keeps of its Remote.
+// remote has the requests of a run made by its Remote.
 type remote struct {
+	direct
 	Remote
-	batch  *Batch
 	window window
 	safe   recordings
 }
 
-// newRemote returns what cfg says of a Remote; nil without one.
-func newRemote(b *Batch) *remote {
-	if b.cfg.Remote == nil {
-		return nil
+func newRemote(d direct) *remote {
+	cfg := d.cfg
+	return &remote{direct: d, Remote: cfg.Remote, window: window{calls: cfg.Window, bytes: windowBytes}, safe: recordings{always: cfg.Sync == work.SyncNone}}
+}
+
+// shape bounds the items of a lane by the window, which all lanes share.
+func (r *remote) shape(cfg *work.Config) {
+	r.direct.shape(cfg)
+	cfg.Workers = r.cfg.Window
+}
+
+// route returns a route to a provider without key and Scheduler: workers have them.
+func (r *remote) route(p provider.Provider) (*route, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	to := r.routes[p.Name]
+	if to == nil {
+		to = &route{one: r.newAccount(p)}
+		r.routes[p.Name] = to
 	}
-	return &remote{Remote: b.cfg.Remote, batch: b, window: window{calls: b.cfg.Window, bytes: windowBytes}}
+	return to, nil
 }
 
-// workers bounds how many items of a lane are handled at once.
-func (b *Batch) workers() int {
-	switch {
-	case b.remote != nil:
-		return b.cfg.Window // which all lanes share
-	case b.batches != nil && !b.cfg.mayGoLive():
-		return recorders
-	}
-	return b.cfg.Workers
-}
-
-// synced returns what is told of the journal's syncs; nil if nobody asks.
-func (b *Batch) synced() func(end int64) {
-	if b.remote == nil {
-		return nil
-	}
-	b.remote.safe.always = b.cfg.Sync == work.SyncNone
-	return b.remote.synced
-}
-
-// account makes the account at p one whose calls are made elsewhere: it needs neither key nor Scheduler.
-func (r *remote) account(a *account) {
-	a.handler = r.batch.cached(r.batch.guard.Bound(work.Routed(r.send(), r.attempt(a))), a.who)
-}
-
-// send returns what waits for room in the window, where a Scheduler would wait for a permit, and hands the call over.
-//
-// Thousands of goroutines wait at once: what is on their stacks counts. So this and attempt are functions that are made, since a
-// method as a value has another frame around it, and the waiting has a function of its own.
-func (r *remote) send() work.Route {
-	return func(ctx context.Context, item work.Item, _ sluice.Call, try func(context.Context, *sluice.Permit) sluice.Outcome) (tally sluice.Tally, err error) {
-		c := item.Data.(*call)
-		size := len(c.body)
-		if err := r.window.enter(ctx, size); err != nil {
-			return tally, err
-		}
-		defer r.window.leave(size)
-		c.far = &far{halted: ctx.Done()}
-		o := try(ctx, nil)
-		switch f := c.far; {
-		case f.answer == nil && f.err == nil: // it was not handed over, since the run ends
-			return tally, fmt.Errorf("%w: %w", context.Canceled, o.Err)
-		case f.err != nil:
-			return tally, f.err
-		}
-		if tally = c.far.answer.Tally; o.Kind != sluice.OK {
-			err = &sluice.CallError{Outcome: o, Tally: tally}
-		}
+// send waits for room in the window, where a Scheduler would wait for a permit, and hands the request over.
+func (r *remote) send(ctx context.Context, item work.Item, _ sluice.Call, try func(context.Context, *sluice.Permit) sluice.Outcome) (tally sluice.Tally, err error) {
+	c := item.Data.(*call)
+	size := len(c.body)
+	if err := r.window.enter(ctx, size); err != nil {
 		return tally, err
 	}
-}
-
-// attempt returns what hands a call of an account over and waits for what comes of it.
-func (r *remote) attempt(of *account) work.Attempt {
-	return func(ctx context.Context, _ *sluice.Permit, item work.Item) (result work.Result, o sluice.Outcome) {
-		f := r.wait(ctx, &item)
-		if o.Kind = sluice.Network; f.err != nil {
-			o.Err, o.Unsent, o.Abandoned = f.err, true, true
-			return result, o
-		}
-		a := f.answer
-		result.Status, result.RequestID, result.FinishReason, result.Payload = a.Status, a.RequestID, a.FinishReason, a.Payload
-		r.learn(&item, a)
-		r.charge(&result, of, &item, a)
-		o.Kind, o.Scope, o.Usage, o.HasUsage = a.Kind, a.Scope, a.Tally.Usage, a.Tally.HasUsage
-		if a.Kind != sluice.OK {
-			o.Err = errors.New(a.Message)
-		}
-		return result, o
+	defer r.window.leave(size)
+	c.far = &far{halted: ctx.Done()}
+	o := try(ctx, nil)
+	switch f := c.far; {
+	case f.answer == nil && f.err == nil: // it was not handed over, since the run ends
+		return tally, fmt.Errorf("%w: %w", context.Canceled, o.Err)
+	case f.err != nil:
+		return tally, f.err
 	}
+	if tally = c.far.answer.Tally; o.Kind != sluice.OK {
+		err = &sluice.CallError{Outcome: o, Tally: tally}
+	}
+	return tally, err
 }
 
-// wait has a call made, and returns what came of that.
-func (r *remote) wait(ctx context.Context, item *work.Item) *far {
+// attempt hands a request over and waits for its result.
+func (r *remote) attempt(ctx context.Context, _ *sluice.Permit, item work.Item) (result work.Result, o sluice.Outcome) {
 	c := item.Data.(*call)
+	f := c.far
 	t := &Task{
 		ID: item.ID, Number: int(item.Seq), Hash: item.Hash, Model: item.Lane, Endpoint: c.endpoint, Body: c.body, Bound: c.bound, Again: item.Again,
-		Withdrawn: c.far.halted,
+		Withdrawn: f.halted,
 	}
-	c.body = nil // the Remote has it now, in whatever form
-	answer, err := r.Do(ctx, t)
-	if c.far.answer = answer; err != nil {
-		c.far.answer, c.far.err = nil, r.fault(ctx, err)
+	c.body, c.charged = nil, budget.Amount{} // the Remote has the body, in whatever form
+	a, err := r.Do(ctx, t)
+	if o.Kind = sluice.Network; err != nil {
+		f.err = r.fault(ctx, err)
+		o.Err, o.Unsent, o.Abandoned = f.err, true, true
+		return result, o
 	}
-	return c.far
+	f.answer = a
+	result.Status, result.RequestID, result.FinishReason, result.Payload = a.Status, a.RequestID, a.FinishReason, a.Payload
+	if n := a.Tally.Attempts - a.Unmetered; a.Tally.HasUsage && n > 0 { // the mean of the attempts
+		r.learn(&item, item.Cost, sluice.Usage{Input: a.Tally.Usage.Input / n, Output: a.Tally.Usage.Output / n})
+	}
+	r.chargeFar(&result, &item, a)
+	o.Kind, o.Scope, o.Usage, o.HasUsage = a.Kind, a.Scope, a.Tally.Usage, a.Tally.HasUsage
+	if a.Kind != sluice.OK {
+		o.Err = errors.New(a.Message)
+	}
+	return result, o
+}
+
+// chargeFar notes what all attempts of an item cost, and completes its result. If several upstreams may have answered, only the worker knows
+// the price; otherwise the price that is known here counts.
+func (r *remote) chargeFar(result *work.Result, item *work.Item, a *Answer) {
+	c := item.Data.(*call)
+	p := c.route.price(item.Lane, c.endpoint)
+	unmetered := r.estimateAt(item, item.Cost, a.Unmetered, p, sluice.Usage{})
+	c.charged = amountOf(p, a.Tally.Usage).Plus(1, unmetered.Amount())
+	if a.Upstream != "" {
+		result.Data = &provider.Upstream{Name: a.Upstream}
+	}
+	if a.Upstream != "" || p == nil {
+		result.Cost, result.HasCost, result.Estimated, result.Unpriced = a.Cost, a.HasCost, a.Estimated, a.Unpriced
+		return
+	}
+	if a.Tally.HasUsage {
+		c.bill.use(p, a.Tally.Usage)
+	}
+	if a.Unmetered > 0 {
+		c.bill.estimate(unmetered.Amount())
+	}
+	c.bill.complete(result)
 }
 
 // fault is the error of an item that nobody made the call of: one by which nothing is recorded. What is not the run's own
 // end is what the run ends with.
 func (r *remote) fault(ctx context.Context, err error) error {
 	if !errors.Is(err, ErrWithdrawn) && ctx.Err() == nil {
-		r.batch.Stop(err)
+		r.runner.Stop(err)
 	}
 	return fmt.Errorf("%w: %w", context.Canceled, err)
-}
-
-// learn corrects the estimates of an item's model by each attempt's usage, on average.
-func (r *remote) learn(item *work.Item, a *Answer) {
-	if n := a.Tally.Attempts - a.Unmetered; a.Tally.HasUsage && n > 0 {
-		r.batch.learn(item, item.Cost, sluice.Usage{Input: a.Tally.Usage.Input / n, Output: a.Tally.Usage.Output / n})
-	}
-}
-
-// charge completes a result by its cost: that of the upstream that answered, if there are several, since only the worker knows its price;
-// or else by the price that is known here, or else there.
-func (r *remote) charge(result *work.Result, of *account, item *work.Item, a *Answer) {
-	if a.Upstream != "" {
-		result.Data = &provider.Upstream{Name: a.Upstream}
-	}
-	p := of.price(item.Lane)
-	if a.Upstream != "" || p == nil {
-		result.Cost, result.HasCost, result.Estimated, result.Unpriced = a.Cost, a.HasCost, a.Estimated, a.Unpriced
-		return
-	}
-	bill := bill{Cost: p.Cost(a.Tally.Usage), known: a.Tally.HasUsage}
-	if a.Unmetered > 0 {
-		bill.estimate(r.batch.estimateAt(item, item.Cost, a.Unmetered, p, sluice.Usage{}))
-	}
-	bill.complete(result)
 }
 
 // window bounds what is outstanding, in order: nobody is overtaken for ever by smaller calls.

@@ -11,15 +11,15 @@ import (
 // resume matches the output with the input and marks what is done.
 func (b *Batch) resume() error {
 	m := &matcher{batch: b}
-	if err := b.batches.match(); err != nil {
+	if err := b.back.match(); err != nil {
 		return err
 	}
 	if err := m.read(b.journal.Path(), b.journal.Lines()); err != nil {
 		return err
 	}
 	b.sorted = b.input.file != nil && !m.shuffled
-	if m.drop > 0 {
-		b.journal.Rewrite(m.keep)
+	if m.drop.Len() > 0 {
+		b.journal.Rewrite(func(line work.Line) bool { return !m.drop.Has(line.Number) })
 	}
 	return nil
 }
@@ -50,9 +50,9 @@ func (in *input) rank(id string) uint32 {
 // matcher goes through the output's lines.
 type matcher struct {
 	batch   *Batch
-	lines   int // of the output
-	matched int // of those, lines of the input
-	drop    int
+	lines   int       // of the output
+	matched int       // of those, lines of the input
+	drop    work.Bits // line numbers of results that the next result removes
 	changed ChangedError
 
 	last     uint32 // rank of the last line
@@ -86,14 +86,13 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 		}
 		number := int(rank)
 		m.matched++
-		b.batches.supersede(number, &rec)
 		switch m.judge(number, &rec, hash) {
 		case counts:
 			if in.index.Done().Set(number) && rec.Error != nil {
 				in.failed.add(rec.kind())
 			}
 		case again:
-			m.drop++
+			m.drop.Set(line.Number)
 		case refused:
 			m.changed.Add(number+1, rec.ID)
 		}
@@ -112,7 +111,7 @@ func (m *matcher) read(path string, lines iter.Seq2[work.Line, error]) error {
 func (m *matcher) remember(line work.Line, rec *Recording, hash work.Hash) {
 	number := line.Number
 	if rec.Error != nil && m.batch.cfg.RetryFailed {
-		m.drop++
+		m.drop.Set(line.Number)
 		return
 	}
 	in := m.batch.input
@@ -140,21 +139,8 @@ func (m *matcher) judge(number int, rec *Recording, hash work.Hash) verdict {
 			return refused
 		}
 	}
-	if rec.Error != nil && (cfg.RetryFailed || m.batch.batches.supersedes(number)) {
+	if rec.Error != nil && (cfg.RetryFailed || m.batch.back.pends(number, rec)) {
 		return again
 	}
 	return counts
-}
-
-// keep says whether a line stays in the output.
-func (m *matcher) keep(line work.Line) bool {
-	rec, hash, err := parseResult(line.Bytes)
-	if err != nil {
-		return true // cannot be: it was read
-	}
-	if m.batch.input.file == nil {
-		return rec.Error == nil || !m.batch.cfg.RetryFailed
-	}
-	rank := m.batch.input.rank(rec.ID)
-	return rank == math.MaxUint32 || m.judge(int(rank), &rec, hash) == counts
 }

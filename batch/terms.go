@@ -24,7 +24,6 @@ type tries struct {
 	attempts, throttles int
 	throttled           time.Time // the first of those throttles
 	unmetered           int       // attempts that may be billed, and whose tokens nobody said
-	live                int       // attempts that failed, of a line that a batch may have tried before
 }
 
 // count counts a try, with the status of its answer, and says in its outcome if that was the last one.

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -30,7 +29,7 @@ type Tasks interface {
 
 // Worker makes the calls of Tasks. Drain and Progress are safe for concurrent use.
 type Worker struct {
-	batch  *Batch
+	live   *live
 	tasks  Tasks
 	parser *parser // of the feeding goroutine
 
@@ -78,16 +77,15 @@ func NewWorker(cfg Config, tasks Tasks) (*Worker, error) {
 		cfg.Transport = provider.NewBase(4096)
 	}
 	w := &Worker{
-		batch: &Batch{cfg: cfg, log: cfg.Logger, accounts: make(map[string]*account), guard: budget.New(budget.Config{})}, tasks: tasks, open: make(map[int64]*workerTask),
+		live: newLive(&cfg), tasks: tasks, open: make(map[int64]*workerTask),
 		parser: newParser(fill{provider: cfg.Provider, upstreams: cfg.Upstreams, registry: cfg.Registry, baseURL: cfg.BaseURL}),
 	}
-	b := w.batch
-	b.router = newRouter(b)
 	runner, err := work.New(work.Config{
-		Feed: w.feed, Reload: w.again, Lanes: anyLanes, Queue: held, Workers: cfg.Workers, Accept: w.accept, OnResult: w.done, Observer: cfg.Observer, Name: "worker",
-		Logger: cfg.Logger,
+		Handler: work.NewCalls(work.CallsConfig{Route: w.live.send, Attempt: w.live.attempt}),
+		Feed:    w.feed, Reload: w.again, Lanes: anyLanes, Queue: held, Workers: cfg.Workers, Accept: w.live.accept, OnResult: w.done,
+		Observer: cfg.Observer, Name: "worker", Logger: cfg.Logger,
 	})
-	b.runner = runner
+	w.live.runner = runner
 	return w, err
 }
 
@@ -101,7 +99,7 @@ const anyLanes = 1 << 20
 
 // Run does tasks until there are no more, and returns what work.Runner.Run returns, an *UnreachableError, or an *UnservedError.
 func (w *Worker) Run(ctx context.Context) (work.Report, error) {
-	rep, err := w.batch.runner.Run(ctx)
+	rep, err := w.live.runner.Run(ctx)
 	if gone, ok := errors.AsType[*UnreachableError](err); ok {
 		gone.Recorded = rep.Done + rep.Failed
 		err = gone
@@ -110,10 +108,10 @@ func (w *Worker) Run(ctx context.Context) (work.Report, error) {
 }
 
 // Drain stops intake and lets open calls finish. It returns at once.
-func (w *Worker) Drain() { w.batch.runner.Drain() }
+func (w *Worker) Drain() { w.live.runner.Drain() }
 
 // Progress says how many tasks were done.
-func (w *Worker) Progress() work.Progress { return w.batch.runner.Progress() }
+func (w *Worker) Progress() work.Progress { return w.live.runner.Progress() }
 
 // feed gives the items of tasks.
 func (w *Worker) feed(ctx context.Context) iter.Seq2[work.Item, error] {
@@ -133,14 +131,10 @@ func (w *Worker) feed(ctx context.Context) iter.Seq2[work.Item, error] {
 
 // item makes the item of a task.
 func (w *Worker) item(t *Task) (work.Item, error) {
-	b := w.batch
 	est, err := provider.Estimate(t.Endpoint, t.Body)
-	c := &call{endpoint: t.Endpoint, body: t.Body, bound: t.Bound, stream: est.Stream, terms: t.Terms.terms(), trip: &trip{}, held: func() bool { return w.tasks.Holds(t) }}
-	item := work.Item{ID: t.ID, Hash: t.Hash, Lane: t.Model, Cost: est.Cost, Size: len(t.Body), Data: c, Again: t.Again, Withdrawn: t.Withdrawn}
+	item := work.Item{ID: t.ID, Hash: t.Hash, Lane: t.Model, Cost: est.Cost, Size: len(t.Body), Again: t.Again, Withdrawn: t.Withdrawn}
 	if err != nil {
-		item.Data, item.Handler = nil, work.HandlerFunc(func(context.Context, work.Item) (work.Result, error) {
-			return work.Result{}, &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: err}}
-		})
+		item.Given = &work.Given{Err: &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: err}}}
 		return w.take(t, item, nil), nil
 	}
 	rq := request{id: []byte(t.ID), endpoint: t.Endpoint, model: t.Model, body: t.Body}
@@ -151,17 +145,10 @@ func (w *Worker) item(t *Task) (work.Item, error) {
 	if bad != nil {
 		return item, &UnservedError{Problem: bad.Text, Advice: cmp.Or(bad.Hint, "start this worker with a --provider or upstreams that serve the model")}
 	}
-	if b.router != nil {
-		item.Handler = b.router.handler
-	} else {
-		a, err := b.account(rq.provider)
-		if err != nil {
-			return item, err
-		}
-		item.Handler, c.account = a.handler, a
-	}
-	item.Lane = rq.model
-	return w.take(t, item, c), nil
+	to, err := w.live.route(rq.provider)
+	c := &call{endpoint: t.Endpoint, body: t.Body, bound: t.Bound, stream: est.Stream, terms: t.Terms.terms(), route: to, held: func() bool { return w.tasks.Holds(t) }}
+	item.Data, item.Lane = c, rq.model
+	return w.take(t, item, c), err
 }
 
 // take notes a task that is open, and numbers its item.
@@ -180,9 +167,6 @@ func (w *Worker) again(seq, _ int64) (work.Item, error) {
 	defer w.mu.Unlock()
 	return w.open[seq].item, nil
 }
-
-// accept completes a result by its cost, and refuses what only says that the provider is not there.
-func (w *Worker) accept(r *work.Result) error { return w.batch.accept(r) }
 
 // done hands over what came of a task.
 func (w *Worker) done(r *work.Result) {

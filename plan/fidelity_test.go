@@ -3,6 +3,7 @@ package plan_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -121,23 +122,25 @@ func (j job) run(tb testing.TB, srv *sim.Server, rt http.RoundTripper, base stri
 		return work.Result{}, o
 	}
 	var mu sync.Mutex
-	runner, err := work.New(work.Config{Handler: work.Calls(s, attempt), OnResult: func(r *work.Result) {
+	feed := func(context.Context) iter.Seq2[work.Item, error] {
+		return func(yield func(work.Item, error) bool) {
+			for i := range j.items {
+				body := j.body(i)
+				est, err := provider.Estimate(endpoint, body)
+				if !yield(work.Item{ID: fmt.Sprint(i), Cost: est.Cost, Data: body}, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+	handler := work.NewCalls(work.CallsConfig{Scheduler: s, Attempt: attempt})
+	runner, err := work.New(work.Config{Handler: handler, Feed: feed, OnResult: func(r *work.Result) {
 		mu.Lock()
 		defer mu.Unlock()
 		longest = max(longest, r.Tally.Queued+r.Tally.Cooldown)
 	}})
 	if err != nil {
 		tb.Fatal(err)
-	}
-	for i := range j.items {
-		body := j.body(i)
-		est, err := provider.Estimate(endpoint, body)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if err := runner.Add(work.Item{ID: fmt.Sprint(i), Cost: est.Cost, Data: body}); err != nil {
-			tb.Fatal(err)
-		}
 	}
 	start := time.Now()
 	if _, err := runner.Run(context.Background()); err != nil {

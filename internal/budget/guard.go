@@ -19,9 +19,8 @@ type Config struct {
 	// Estimate returns the estimate of an item's next attempt.
 	Estimate func(*work.Item) Estimate
 
-	// Used returns the amount that an attempt used, and lets the Model learn from it. It returns false if the attempt may be charged, and
-	// nothing states its usage: then its estimate counts.
-	Used func(*work.Item, *work.Result, *sluice.Outcome) (used Amount, stated bool)
+	// Used returns the amount that an attempt used, and lets the Model learn from it.
+	Used func(*work.Item, *work.Result) Amount
 
 	// Stop is called with an *Error when the run must stop.
 	Stop func(error)
@@ -49,12 +48,12 @@ func New(cfg Config) *Guard {
 	return &Guard{cfg: cfg, began: time.Now(), cap: Cap{Limit: limit}}
 }
 
-// Bound applies the caps to a Handler that work.Calls or work.Routed returned.
-func (g *Guard) Bound(calls work.Handler) work.Handler {
+// Ration returns the Ration of the calls; nil without a cap.
+func (g *Guard) Ration() work.Ration {
 	if !g.Caps() {
-		return calls
+		return nil
 	}
-	return work.Rationed(calls, g)
+	return g
 }
 
 // Caps reports whether the cost or the tokens are limited.
@@ -138,11 +137,7 @@ func (t *turn) Sent(result *work.Result, o *sluice.Outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.state = in
-	used, stated := t.cfg.Used(t.item, result, o)
-	if !stated {
-		used = t.estimate.Amount()
-	}
-	if used != (Amount{}) {
+	if used := t.cfg.Used(t.item, result); used != (Amount{}) {
 		t.cap.Close(&t.estimate, used)
 		t.estimate = Estimate{Model: t.estimate.Model}
 		t.cap.Open(&t.estimate)

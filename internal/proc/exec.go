@@ -210,7 +210,8 @@ func (x *Exec) openRunner() (err error) {
 	}
 	x.guard = x.newGuard()
 	x.runner, err = work.New(work.Config{
-		Handler: x.guard.Bound(work.Calls(cfg.Limits.Scheduler, x.attempt)), Feed: x.input.feed, Total: x.input.known(), Already: x.tally.already(),
+		Handler: work.NewCalls(work.CallsConfig{Scheduler: cfg.Limits.Scheduler, Attempt: x.attempt, Ration: x.guard.Ration()}),
+		Feed:    x.input.feed, Total: x.input.known(), Already: x.tally.already(),
 		AlreadyFailed: x.tally.alreadyFailed, Workers: cfg.Workers, Journal: x.journal, Encode: x.encode, Accept: x.keep, OnResult: x.recorded, Observer: cfg.Observer,
 		Failed: func() { x.guard.Finished(true) }, Name: "exec", Pauses: cfg.Pauses, Outlook: x.Outlook, Logger: x.log, Conclude: x.conclude,
 	})

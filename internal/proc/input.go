@@ -277,7 +277,7 @@ func (in *input) item(r *row) (work.Item, error) {
 	}
 	if x.reopens {
 		if done := x.finished(j.dir, r.id, r.hash); done != nil && in.valid(done) {
-			item.Handler = adopted(done)
+			item.Given = adopted(done)
 		}
 	}
 	return item, nil

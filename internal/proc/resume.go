@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -226,18 +225,17 @@ func (m *matcher) again(line work.Line, rec *Result) {
 	m.x.input.dropped[rec.ID] = rec.Ended
 }
 
-// adopted is the handler of an item whose result an earlier run left in its directory, and did not come to write to the
-// results. It needs no permit.
-func adopted(rec *Result) work.Handler {
-	return work.HandlerFunc(func(context.Context, work.Item) (work.Result, error) {
-		r := work.Result{Data: &try{adopted: true, result: rec, stage: rec.Stage, quarantined: rec.State == Quarantined}}
-		if rec.Kind == sluice.OK {
-			return r, nil
-		}
+// adopted is the result that an earlier run left in the item's directory, and did not write to the results.
+func adopted(rec *Result) *work.Given {
+	g := &work.Given{
+		Result: work.Result{Data: &try{adopted: true, result: rec, stage: rec.Stage, quarantined: rec.State == Quarantined}},
+	}
+	if rec.Kind != sluice.OK {
 		text := ""
 		if rec.Fault != nil {
 			text = rec.Fault.Message
 		}
-		return r, &sluice.CallError{Outcome: sluice.Outcome{Kind: rec.Kind, Err: &EndError{Text: text}}}
-	})
+		g.Err = &sluice.CallError{Outcome: sluice.Outcome{Kind: rec.Kind, Err: &EndError{Text: text}}}
+	}
+	return g
 }

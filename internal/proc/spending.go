@@ -17,14 +17,14 @@ func (x *Exec) newGuard() *budget.Guard {
 		Estimate: func(*work.Item) budget.Estimate {
 			return budget.Estimate{Model: model, Unstated: budget.Amount{budget.USD: 1}}
 		},
-		Used: func(_ *work.Item, r *work.Result, _ *sluice.Outcome) (budget.Amount, bool) {
+		Used: func(_ *work.Item, r *work.Result) budget.Amount {
 			t, _ := r.Data.(*try)
 			if t == nil || !t.meaning.HasCost {
-				return budget.Amount{}, true
+				return budget.Amount{}
 			}
 			cost := math.Round(max(0, t.meaning.Cost) * budget.Dollar)
 			model.Learn(sluice.Cost{}, 0, cost)
-			return budget.Amount{budget.USD: cost}, true
+			return budget.Amount{budget.USD: cost}
 		},
 	})
 }

@@ -3,6 +3,7 @@ package telemetry_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"regexp"
 	"sort"
@@ -198,12 +199,12 @@ func checkAgreement(t *testing.T, end samples, r *rig, rep, short batch.Report) 
 
 // reuse runs one item whose answer is there already.
 func reuse(t testing.TB, o sluice.Observer) {
-	r, err := work.New(work.Config{Observer: o, Handler: work.HandlerFunc(
-		func(context.Context, work.Item) (work.Result, error) { return work.Result{Cached: true}, nil })})
-	if err != nil {
-		t.Fatal(err)
+	handler := work.HandlerFunc(func(context.Context, work.Item) (work.Result, error) { return work.Result{Cached: true}, nil })
+	feed := func(context.Context) iter.Seq2[work.Item, error] {
+		return func(yield func(work.Item, error) bool) { yield(work.Item{ID: "cached-1", Lane: "cached"}, nil) }
 	}
-	if err := r.Add(work.Item{ID: "cached-1", Lane: "cached"}); err != nil {
+	r, err := work.New(work.Config{Observer: o, Handler: handler, Feed: feed})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Run(context.Background()); err != nil {

@@ -54,14 +54,15 @@ func Await(ctx context.Context, ready <-chan struct{}) error {
 		return r.awaitInFeed(ctx, ready)
 	}
 	w, _ := place.(*worker)
-	wait, done := w.waitContext(ctx)
-	defer done()
+	if w != nil {
+		ctx = w.runner.wait
+	}
 	defer w.stepAside()()
 	select {
 	case <-ready:
 		return nil
-	case <-wait.Done():
-		return context.Cause(wait)
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

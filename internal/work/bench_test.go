@@ -24,7 +24,7 @@ func BenchmarkItems(b *testing.B) {
 				}
 			}
 		},
-		Handler: work.Calls(scheduler(b, 64), func(context.Context, *sluice.Permit, work.Item) (work.Result, sluice.Outcome) {
+		Handler: calls(scheduler(b, 64), func(context.Context, *sluice.Permit, work.Item) (work.Result, sluice.Outcome) {
 			return work.Result{}, sluice.Outcome{}
 		}),
 	})

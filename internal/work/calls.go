@@ -11,32 +11,35 @@ import (
 // Attempt makes one exchange: it must not retry. The Result of the last attempt is the item's.
 type Attempt func(ctx context.Context, permit *sluice.Permit, item Item) (Result, sluice.Outcome)
 
-// Calls returns the innermost Handler: each item is one call of the Scheduler's Do. An attempt that panics fails its
-// item with Internal.
-//
-// When the Runner drains, a call that is open goes on, and one that still waits for its turn does not. An outcome
-// that no call can survive stops the Runner before its permit is released.
-func Calls(s *sluice.Scheduler, attempt Attempt) Handler {
-	if s == nil || attempt == nil {
-		panic("work: Calls needs a scheduler and an attempt")
-	}
-	return newCalls(&calls{scheduler: s, attempt: attempt})
-}
-
-// Route sends a call through some Scheduler's Do, of its own choice and perhaps one after another, and returns what that
-// took. try is to be called as Do's function, and not twice at once.
+// Route sends a call through the Do of a Scheduler of its choice, perhaps several in turn. try is to be called as Do's function, and not
+// twice at once.
 type Route func(ctx context.Context, item Item, call sluice.Call, try func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error)
 
-// Routed returns an innermost Handler like that of Calls, for items that have several ways to go. What no call can survive at
-// one Scheduler does not stop the Runner, but an error of that kind does which the route returns: then there is no other.
-func Routed(route Route, attempt Attempt) Handler {
-	if route == nil || attempt == nil {
-		panic("work: Routed needs a route and an attempt")
-	}
-	return newCalls(&calls{route: route, attempt: attempt})
+// Calls is a Handler that makes one call per item. An attempt that panics fails its item with Internal. When the Runner drains, open
+// calls finish, and calls that wait for a permit are not made. Use NewCalls.
+type Calls struct {
+	CallsConfig
+	states sync.Pool // *callState
 }
 
-func newCalls(c *calls) *calls {
+// CallsConfig describes a Calls. It needs an Attempt, and a Scheduler or a Route.
+type CallsConfig struct {
+	// Scheduler sends all calls. An outcome that no call can survive stops the Runner before its permit is released.
+	Scheduler *sluice.Scheduler
+
+	// Route sends the calls if Scheduler is nil. Such an outcome stops the Runner only if Route returns it.
+	Route Route
+
+	Attempt Attempt
+	Ration  Ration // nil lets all in
+}
+
+// NewCalls returns a Calls.
+func NewCalls(cfg CallsConfig) *Calls {
+	if (cfg.Scheduler == nil) == (cfg.Route == nil) || cfg.Attempt == nil {
+		panic("work: Calls needs an Attempt, and a Scheduler or a Route")
+	}
+	c := &Calls{CallsConfig: cfg}
 	c.states.New = func() any {
 		st := &callState{calls: c}
 		st.try, st.givenUp = st.run, st.fail // bound once, so that a call allocates no closure
@@ -45,17 +48,9 @@ func newCalls(c *calls) *calls {
 	return c
 }
 
-type calls struct {
-	scheduler *sluice.Scheduler // of all items,
-	route     Route             // or, if that is nil, of each
-	attempt   Attempt
-	ration    Ration    // nil lets all in
-	states    sync.Pool // *callState
-}
-
 // callState is one call while it goes through Do.
 type callState struct {
-	calls  *calls
+	calls  *Calls
 	ctx    context.Context // of the handler, not of the wait; lives for one call only
 	worker *worker         // nil outside a Runner
 	item   Item
@@ -67,16 +62,14 @@ type callState struct {
 	givenUp func(sluice.Outcome)
 }
 
-func (c *calls) Handle(ctx context.Context, item Item) (Result, error) {
+// Handle makes the call of an item.
+func (c *Calls) Handle(ctx context.Context, item Item) (Result, error) {
 	st := c.states.Get().(*callState)
 	st.ctx, st.item = ctx, item
-	st.worker, _ = ctx.Value(placeKey{}).(*worker)
-
-	wait, done := st.worker.waitContext(ctx)
-	defer done()
-	w := st.worker
-	if w != nil {
-		w.settle() // a handler that calls again has no use for the answer before, for which others may wait
+	w, _ := ctx.Value(placeKey{}).(*worker)
+	wait := ctx
+	if st.worker = w; w != nil {
+		wait = w.runner.wait
 	}
 	if w != nil && w.counted { // by the worker, so that no moment passes uncounted
 		w.counted = false
@@ -89,15 +82,7 @@ func (c *calls) Handle(ctx context.Context, item Item) (Result, error) {
 			w.queued(-1)
 		}
 	}()
-	var (
-		tally sluice.Tally
-		err   error
-	)
-	if c.ration == nil {
-		tally, err = c.do(wait, st)
-	} else {
-		tally, err = c.rationed(wait, st)
-	}
+	tally, err := c.rationed(wait, st)
 
 	result := st.result
 	result.Tally = tally
@@ -111,15 +96,52 @@ func (c *calls) Handle(ctx context.Context, item Item) (Result, error) {
 	return result, err
 }
 
+// rationed makes a call when the Ration lets it in.
+func (c *Calls) rationed(wait context.Context, st *callState) (all sluice.Tally, _ error) {
+	if c.Ration == nil {
+		return c.do(wait, st)
+	}
+	st.turn = c.Ration.Turn(&st.item)
+	for {
+		ctx, err := st.turn.Enter(wait)
+		if err != nil {
+			return all, err
+		}
+		tally, again, err := c.enter(ctx, st)
+		if again {
+			tally.Attempts = max(0, tally.Attempts-1)
+		}
+		if all = all.Add(tally); !again {
+			return all, err
+		}
+		if st.worker != nil {
+			st.worker.settle() // those that it waits for may wait for it
+		}
+	}
+}
+
+// enter makes a call that the Ration let in.
+func (c *Calls) enter(ctx context.Context, st *callState) (tally sluice.Tally, again bool, err error) {
+	left := false
+	defer func() {
+		if !left { // the attempt ended the goroutine
+			st.turn.Leave()
+		}
+	}()
+	tally, err = c.do(ctx, st)
+	left = true
+	return tally, st.turn.Leave(), err
+}
+
 // do is the call, with all its tries.
-func (c *calls) do(wait context.Context, st *callState) (sluice.Tally, error) {
+func (c *Calls) do(wait context.Context, st *callState) (sluice.Tally, error) {
 	item := &st.item
 	call := sluice.Call{ID: item.ID, Lane: item.Lane, Tenant: item.Tenant, Priority: item.Priority, Cost: item.Cost,
 		Withdrawn: item.Withdrawn, GivenUp: st.givenUp}
-	if c.route != nil {
-		return c.route(wait, st.item, call, st.try)
+	if c.Scheduler == nil {
+		return c.Route(wait, st.item, call, st.try)
 	}
-	return c.scheduler.Do(wait, call, st.try)
+	return c.Scheduler.Do(wait, call, st.try)
 }
 
 // errNoRoom is the error of an attempt that a Ration did not let through.
@@ -146,7 +168,7 @@ func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Out
 	if st.turn != nil && !st.turn.Send() {
 		return sluice.Outcome{Kind: sluice.Network, Unsent: true, Abandoned: true, Err: errNoRoom}
 	}
-	st.result, o = st.calls.attempt(st.ctx, permit, st.item)
+	st.result, o = st.calls.Attempt(st.ctx, permit, st.item)
 	if st.turn != nil {
 		st.turn.Sent(&st.result, &o)
 	}
@@ -157,7 +179,7 @@ func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Out
 	if w != nil {
 		w.runner.held.attempted(w.runner, st.item.ID, &o)
 	}
-	if o.Kind.Fatal() && w != nil && st.calls.route == nil { // else the route may know another way
+	if o.Kind.Fatal() && w != nil && st.calls.Scheduler != nil { // else the route may know another way
 		w.runner.halt(&StoppedError{Kind: o.Kind, ID: st.item.ID, Err: o.Err})
 	}
 	return o
@@ -175,7 +197,7 @@ func (st *callState) ends(permit *sluice.Permit, o *sluice.Outcome) bool {
 	switch {
 	case o.Kind == sluice.OK:
 		return true
-	case st.calls.route != nil, o.Amended:
+	case st.calls.Scheduler == nil, o.Amended:
 		return false
 	case o.Final:
 		return true

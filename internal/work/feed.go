@@ -10,20 +10,6 @@ import (
 // feed takes items in and puts them into their lanes' queues until there are none, or the run halts. It is the only
 // goroutine that knows the lanes.
 func (r *Runner) feed() error {
-	r.mu.Lock()
-	added := r.added
-	r.added = nil
-	r.mu.Unlock()
-	for _, item := range added { // all of them before anything is sent
-		if err := r.prepare(item.Handler); err != nil {
-			return err
-		}
-	}
-	for _, item := range added {
-		if !r.put(item) {
-			return nil
-		}
-	}
 	if r.cfg.Feed != nil && r.wait.Err() == nil {
 		for item, err := range r.cfg.Feed(context.WithValue(r.wait, placeKey{}, r)) {
 			if err != nil {
@@ -32,8 +18,10 @@ func (r *Runner) feed() error {
 			if r.wait.Err() != nil {
 				return nil
 			}
-			if err := r.prepare(item.Handler); err != nil {
-				return err
+			if item.Given == nil {
+				if err := r.prepare(); err != nil {
+					return err
+				}
 			}
 			if !r.put(item) {
 				return nil

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
@@ -82,41 +81,6 @@ func TestADrainEndsTheWaitOfAFeed(t *testing.T) {
 		time.AfterFunc(time.Hour, r.Drain)
 		if _, err := r.Run(context.Background()); !errors.Is(err, work.ErrDrained) {
 			t.Errorf("error %v, want that of the drain", err)
-		}
-	})
-}
-
-// The context of a run within a feed has two places in it. A Handler's Await there waits as a worker of the inner run: the
-// feed's would place items in the wrong goroutine.
-func TestAwaitInARunWithinAFeedIsOfTheInnerRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		inner := func(ctx context.Context) (done int) {
-			ready := make(chan struct{})
-			r := newRunner(t, work.Config{Workers: 1,
-				Handler: work.Chain(work.Calls(scheduler(t, 1), answer(time.Second, always(sluice.OK))),
-					around(func(ctx context.Context, item work.Item) error {
-						if item.Seq == 1 {
-							close(ready)
-							return nil
-						}
-						return work.Await(ctx, ready) // the only worker, unless its place is taken
-					}))})
-			add(t, r, numbered(2)...)
-			rep, err := r.Run(ctx)
-			if err != nil {
-				t.Error(err)
-			}
-			return rep.Done
-		}
-		feed := func(ctx context.Context) iter.Seq2[work.Item, error] {
-			return func(func(work.Item, error) bool) {
-				if done := inner(ctx); done != 2 {
-					t.Errorf("%d of 2 were done within the feed", done)
-				}
-			}
-		}
-		if _, err := newRunner(t, work.Config{Feed: feed, Handler: &fake{}}).Run(context.Background()); err != nil {
-			t.Error(err)
 		}
 	})
 }

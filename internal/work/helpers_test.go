@@ -26,22 +26,33 @@ func scheduler(t testing.TB, slots int) *sluice.Scheduler {
 	return s
 }
 
+// calls returns a Calls at a Scheduler.
+func calls(s *sluice.Scheduler, attempt work.Attempt) *work.Calls {
+	return work.NewCalls(work.CallsConfig{Scheduler: s, Attempt: attempt})
+}
+
+// added are the items of each Runner that newRunner returned, for a Config without Feed.
+var added sync.Map
+
 func newRunner(t testing.TB, cfg work.Config) *work.Runner {
 	t.Helper()
+	items := new([]work.Item)
+	if cfg.Feed == nil {
+		cfg.Feed = func(ctx context.Context) iter.Seq2[work.Item, error] { return feedOf(*items...)(ctx) }
+	}
 	r, err := work.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	added.Store(r, items)
 	return r
 }
 
+// add adds items to the feed of a Runner that does not run yet.
 func add(t testing.TB, r *work.Runner, items ...work.Item) {
 	t.Helper()
-	for _, item := range items {
-		if err := r.Add(item); err != nil {
-			t.Fatal(err)
-		}
-	}
+	of, _ := added.Load(r)
+	*of.(*[]work.Item) = append(*of.(*[]work.Item), items...)
 }
 
 // numbered returns the items 0 … n-1.

@@ -28,7 +28,7 @@ func TestAPausedLaneOfLargeItemsDoesNotStopAnother(t *testing.T) {
 		var fast atomic.Int32
 		r := newRunner(t, work.Config{Feed: feedOf(items...), Lanes: 2, QueueBytes: 8 << 20,
 			Reload: func(seq, ref int64) (work.Item, error) { return items[ref], nil },
-			Handler: work.Calls(scheduler(t, 2), func(_ context.Context, _ *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
+			Handler: calls(scheduler(t, 2), func(_ context.Context, _ *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
 				if item.Lane == "slow" {
 					time.Sleep(time.Hour)
 				} else {
@@ -60,7 +60,7 @@ func TestCallsThatBackOffLeaveTheSlotsToOthers(t *testing.T) {
 		var goodDone time.Duration
 		var good atomic.Int32
 		r := newRunner(t, work.Config{
-			Handler: work.Calls(scheduler(t, slots), func(_ context.Context, _ *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
+			Handler: calls(scheduler(t, slots), func(_ context.Context, _ *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
 				time.Sleep(10 * time.Millisecond)
 				if item.Seq < bad { // the host asks for a minute, for these alone
 					return work.Result{}, sluice.Outcome{Kind: sluice.InvalidOutput, Wait: time.Minute}

@@ -85,7 +85,7 @@ func (l *lane) work() {
 			l.waiting.Add(1)
 		}
 		w.item, w.counted = item, true
-		if !w.calls() { // it may be long before it waits for a permit, if ever
+		if r.calls == nil || item.Given != nil { // it may be long before it waits for a permit, if ever
 			w.uncount()
 		}
 		l.grow()
@@ -126,14 +126,12 @@ func (l *lane) take() (item Item, ok bool) {
 
 // worker is one goroutine of a lane. Its nil is a call made outside a Runner.
 type worker struct {
-	runner  *Runner
-	lane    *lane
-	ctx     context.Context // the run's, with the worker in it: made once, for all items
-	item    Item            // at hand,
-	handler Handler         // its handler
-	direct  *calls          // that this goes straight to; nil if it does not
-	result  Result          // and its result
-	line    []byte          // the result's line, reused
+	runner *Runner
+	lane   *lane
+	ctx    context.Context // the run's, with the worker in it: made once, for all items
+	item   Item            // at hand,
+	result Result          // and its result
+	line   []byte          // the result's line, reused
 
 	counted    bool // among its lane's waiting, although it does not wait for a permit yet
 	failed     bool // the item at hand was counted as failed
@@ -144,21 +142,16 @@ type worker struct {
 // key for both, so that in a run within another the inner one counts.
 type placeKey struct{}
 
-// handle sets the result to what the item's handler gives; its panic becomes an error.
+// handle sets the result of the item at hand. A panic becomes an error.
 func (w *worker) handle() error {
+	if given := w.item.Given; given != nil {
+		w.result = given.Result
+		return given.Err
+	}
 	return guard(func() (err error) {
-		w.result, err = w.handler.Handle(w.ctx, w.item)
+		w.result, err = w.runner.cfg.Handler.Handle(w.ctx, w.item)
 		return err
 	})
-}
-
-// calls finds the item's handler and reports whether it goes straight to Do.
-func (w *worker) calls() bool {
-	if w.handler = w.item.Handler; w.handler == nil {
-		w.handler = w.runner.cfg.Handler
-	}
-	w.direct = callsOf(w.handler)
-	return w.direct != nil
 }
 
 // uncount takes a worker that was counted ahead out of its lane's waiting.
@@ -171,8 +164,8 @@ func (w *worker) uncount() {
 
 // journaled says whether the item's result goes from this handler to the journal directly. Something in between might
 // wait for other items, and a slow journal must not hold those back then.
-func (w *worker) journaled(c *calls) bool {
-	return w != nil && w.runner.cfg.Journal != nil && w.direct == c
+func (w *worker) journaled(c *Calls) bool {
+	return w != nil && w.runner.cfg.Journal != nil && w.runner.calls == c
 }
 
 // settle says that the item's result is recorded, or never will be.
@@ -199,17 +192,4 @@ func (w *worker) halted() error {
 		return nil
 	}
 	return context.Cause(w.runner.wait)
-}
-
-// waitContext returns a context that ends with ctx and when the run drains, for waiting that must not outlast a drain.
-func (w *worker) waitContext(ctx context.Context) (context.Context, func()) {
-	if w == nil {
-		return ctx, func() {}
-	}
-	if ctx == w.ctx {
-		return w.runner.wait, func() {} // no handler in between narrowed it: nothing to merge
-	}
-	merged, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(w.runner.wait, func() { cancel(context.Cause(w.runner.wait)) })
-	return merged, func() { stop(); cancel(nil) }
 }

@@ -27,52 +27,16 @@ func TestHandlerSharedByItemsIsPreparedAndClosedOnce(t *testing.T) {
 	}
 }
 
-func TestSeveralHandlersArePreparedAndClosedEach(t *testing.T) {
-	for _, form := range []string{"added", "fed"} {
-		t.Run(form, func(t *testing.T) {
-			hs := []*fake{{}, {}, {}}
-			items := numbered(9)
-			for i := range items {
-				items[i].Handler = hs[i%3]
-			}
-			cfg := work.Config{}
-			if form == "fed" {
-				cfg.Feed = feedOf(items...)
-			}
-			r := newRunner(t, cfg)
-			if form == "added" {
-				add(t, r, items...)
-			}
-			if rep, err := r.Run(context.Background()); err != nil || rep.Done != 9 {
-				t.Fatalf("done %d, error %v", rep.Done, err)
-			}
-			for i, h := range hs {
-				if got, want := h.counts(), [3]int{1, 3, 1}; got != want {
-					t.Errorf("handler %d: prepared, handled, closed %v times, want %v", i, got, want)
-				}
-			}
-		})
-	}
-}
-
 func TestPrepareErrorEndsTheRunBeforeAnythingIsSent(t *testing.T) {
-	good, bad := &fake{}, &fake{prepareErr: errors.New("no cache")}
-	r := newRunner(t, work.Config{})
-	items := numbered(4)
-	items[0].Handler, items[1].Handler, items[2].Handler, items[3].Handler = good, good, bad, good
-	add(t, r, items...)
+	h := &fake{prepareErr: errors.New("no cache"), closeErr: errors.New("never opened")}
+	r := newRunner(t, work.Config{Handler: h})
+	add(t, r, numbered(4)...)
 	rep, err := r.Run(context.Background())
-	if !errors.Is(err, bad.prepareErr) {
-		t.Fatalf("error %v, want %v", err, bad.prepareErr)
+	if _, ok := errors.AsType[*work.PrepareError](err); !ok || !errors.Is(err, h.prepareErr) || !errors.Is(err, h.closeErr) {
+		t.Errorf("error %v, want a *PrepareError, and that of Close", err)
 	}
-	if _, ok := errors.AsType[*work.PrepareError](err); !ok {
-		t.Errorf("error is %T, want *PrepareError", err)
-	}
-	if rep.Done+rep.Failed != 0 || good.counts()[1] != 0 {
-		t.Errorf("%d items were handled", good.counts()[1])
-	}
-	if good.counts()[2] != 1 || bad.counts()[2] != 1 {
-		t.Errorf("closed %d and %d times, want once each", good.counts()[2], bad.counts()[2])
+	if got, want := h.counts(), [3]int{1, 0, 1}; got != want || rep.Done+rep.Failed != 0 {
+		t.Errorf("prepared, handled, closed %v times, want %v", got, want)
 	}
 }
 
@@ -127,20 +91,25 @@ func TestHandlerIsClosedAfterARunThatFailed(t *testing.T) {
 	}
 }
 
-func TestCloseErrorsChangeNothing(t *testing.T) {
-	hs := []*fake{{closeErr: errors.New("first")}, {}, {closeErr: errors.New("third")}}
-	r := newRunner(t, work.Config{})
-	for i, h := range hs {
-		add(t, r, work.Item{ID: string(rune('a' + i)), Handler: h})
-	}
+func TestCloseErrorIsReportedAndChangesNothingElse(t *testing.T) {
+	h := &fake{closeErr: errors.New("late")}
+	r := newRunner(t, work.Config{Handler: h})
+	add(t, r, numbered(3)...)
 	rep, err := r.Run(context.Background())
-	if err != nil || rep.Done != 3 || rep.Failed != 0 {
-		t.Errorf("report %+v, error %v: want 3 done and no error", rep, err)
+	if !errors.Is(err, h.closeErr) || rep.Done != 3 || rep.Failed != 0 {
+		t.Errorf("report %+v, error %v: want 3 done and that of Close", rep, err)
 	}
-	for i, h := range hs {
-		if h.counts()[2] != 1 {
-			t.Errorf("handler %d was closed %d times, want once", i, h.counts()[2])
-		}
+}
+
+func TestGivenResultsAreRecordedWithoutTheHandler(t *testing.T) {
+	h, no := &fake{}, errors.New("no")
+	r := newRunner(t, work.Config{Handler: h})
+	add(t, r, work.Item{ID: "good", Given: &work.Given{}}, work.Item{ID: "bad", Given: &work.Given{Err: no}})
+	if rep, err := r.Run(context.Background()); err != nil || rep.Done != 1 || rep.Failed != 1 {
+		t.Errorf("report %+v, error %v: want 1 done and 1 failed", rep, err)
+	}
+	if got, want := h.counts(), [3]int{0, 0, 1}; got != want {
+		t.Errorf("prepared, handled, closed %v times, want %v", got, want)
 	}
 }
 
@@ -150,73 +119,8 @@ func TestARunnerRunsOnce(t *testing.T) {
 	if _, err := r.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Add(work.Item{}); !errors.Is(err, work.ErrStarted) {
-		t.Errorf("Add after the start: %v, want ErrStarted", err)
-	}
 	if _, err := r.Run(context.Background()); !errors.Is(err, work.ErrStarted) {
 		t.Errorf("second Run: %v, want ErrStarted", err)
-	}
-}
-
-func TestChainPreparesAndClosesEveryLayer(t *testing.T) {
-	inner := &fake{}
-	cache := &layer{fake: &fake{}}
-	r := newRunner(t, work.Config{Handler: work.Chain(inner, func(h work.Handler) work.Handler {
-		cache.next = h
-		return cache
-	})})
-	add(t, r, work.Item{ID: "known"}, work.Item{ID: "new"})
-	if rep, err := r.Run(context.Background()); err != nil || rep.Done != 2 {
-		t.Fatalf("done %d, error %v", rep.Done, err)
-	}
-	if got, want := inner.counts(), [3]int{1, 1, 1}; got != want {
-		t.Errorf("inner: prepared, handled, closed %v times, want %v", got, want)
-	}
-	if got, want := cache.counts(), [3]int{1, 0, 1}; got != want {
-		t.Errorf("outer: prepared, handled, closed %v times, want %v", got, want)
-	}
-}
-
-func TestALayerOfTwoChainsIsPreparedOnce(t *testing.T) {
-	inner := &fake{}
-	plain := func(h work.Handler) work.Handler { return work.HandlerFunc(h.Handle) }
-	r := newRunner(t, work.Config{Feed: feedOf(
-		work.Item{ID: "a", Handler: work.Chain(inner, plain)}, work.Item{ID: "b", Handler: work.Chain(inner, plain)},
-	)})
-	if rep, err := r.Run(context.Background()); err != nil || rep.Done != 2 {
-		t.Fatalf("done %d, error %v", rep.Done, err)
-	}
-	if got, want := inner.counts(), [3]int{1, 2, 1}; got != want {
-		t.Errorf("prepared, handled, closed %v times, want %v", got, want)
-	}
-}
-
-// layer answers one item itself and leaves the others to the next handler.
-type layer struct {
-	*fake
-	next work.Handler
-}
-
-func (l *layer) Handle(ctx context.Context, item work.Item) (work.Result, error) {
-	if item.ID == "known" {
-		return work.Result{}, nil
-	}
-	return l.next.Handle(ctx, item)
-}
-
-// valueHandler cannot be told from another of its type.
-type valueHandler struct {
-	work.HandlerFunc
-	prepare func() error
-}
-
-func (v valueHandler) Prepare(context.Context) error { return v.prepare() }
-
-func TestHandlerWithPrepareMustBeComparable(t *testing.T) {
-	r := newRunner(t, work.Config{})
-	err := r.Add(work.Item{Handler: valueHandler{}})
-	if err == nil || !strings.Contains(err.Error(), "comparable") {
-		t.Errorf("error %v, want one that says comparable", err)
 	}
 }
 
@@ -231,7 +135,7 @@ func TestPanicsAreErrors(t *testing.T) {
 	})
 	t.Run("in an attempt, too, and the permit is given back", func(t *testing.T) {
 		s := scheduler(t, 1)
-		checkPanic(t, work.Calls(s, func(_ context.Context, _ *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
+		checkPanic(t, calls(s, func(_ context.Context, _ *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
 			if item.ID == "1" {
 				panic("boom")
 			}

@@ -117,7 +117,7 @@ func (p *plan) oneRun(luck *rand.Rand, peaceful bool) (all bool, err error) {
 	}
 	cfg := work.Config{
 		Journal: j, Encode: encode, Queue: p.queue, Workers: p.workers, Feed: feedOf(left...), Lanes: p.lanes,
-		Handler: work.Calls(s, p.attempt(done)),
+		Handler: calls(s, p.attempt(done)),
 	}
 	if luck.IntN(2) == 0 {
 		cfg.Reload = func(seq, ref int64) (work.Item, error) {

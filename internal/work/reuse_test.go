@@ -32,44 +32,39 @@ func TestATornBlockKeepsItsWholeLines(t *testing.T) {
 	}
 }
 
-// immediate is a layer that does nothing, and waits for nothing.
-type immediate struct {
-	work.Handler
+// caller does something before each call.
+type caller struct {
+	calls  *work.Calls
 	before func(ctx context.Context, item work.Item) error
 }
 
-func (immediate) Immediate() {}
+func (c *caller) Calls() *work.Calls { return c.calls }
 
-func (i immediate) Handle(ctx context.Context, item work.Item) (work.Result, error) {
-	if i.before != nil {
-		if err := i.before(ctx, item); err != nil {
-			return work.Result{}, err
-		}
+func (c *caller) Handle(ctx context.Context, item work.Item) (work.Result, error) {
+	if err := c.before(ctx, item); err != nil {
+		return work.Result{}, err
 	}
-	return i.Handler.Handle(ctx, item)
+	return c.calls.Handle(ctx, item)
 }
 
-func around(before func(context.Context, work.Item) error) work.Middleware {
-	return func(h work.Handler) work.Handler { return &immediate{h, before} }
-}
-
-func TestImmediateLayersKeepAnswersCountedUntilTheyAreRecorded(t *testing.T) {
-	// As TestNoMoreAnswersAreUnrecordedThanCallsMayBeOpen, with layers around the calls.
+func TestACallerKeepsAnswersCountedUntilTheyAreRecorded(t *testing.T) {
+	// As TestNoMoreAnswersAreUnrecordedThanCallsMayBeOpen, with something before the calls.
 	const slots, n = 4, 60
-	plain := func(h work.Handler) work.Handler { return work.HandlerFunc(h.Handle) }
-	for name, layers := range map[string][]work.Middleware{
-		"immediate": {around(nil), around(nil)}, "one that may wait": {around(nil), plain},
-	} {
+	for _, name := range []string{"caller", "any handler"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var open atomic.Int32
 				var most highest
-				calls := work.Calls(scheduler(t, slots), func(context.Context, *sluice.Permit, work.Item) (work.Result, sluice.Outcome) {
+				calls := calls(scheduler(t, slots), func(context.Context, *sluice.Permit, work.Item) (work.Result, sluice.Outcome) {
 					now := open.Add(1)
 					most.of(now)
 					time.Sleep(time.Second)
 					return work.Result{}, sluice.Outcome{}
 				})
+				var h work.Handler = &caller{calls, func(context.Context, work.Item) error { return nil }}
+				if name != "caller" {
+					h = work.HandlerFunc(calls.Handle)
+				}
 				r := newRunner(t, work.Config{
 					Journal: openJournal(t, journalPath(t), work.JournalConfig{Sync: work.SyncNone}),
 					Encode: func(dst []byte, res *work.Result) []byte {
@@ -77,32 +72,18 @@ func TestImmediateLayersKeepAnswersCountedUntilTheyAreRecorded(t *testing.T) {
 						defer open.Add(-1)
 						return encode(dst, res)
 					},
-					Handler: work.Chain(work.Chain(calls, layers[1]), layers[0]),
+					Handler: h,
 				})
 				add(t, r, numbered(n)...)
 				rep, err := r.Run(context.Background())
 				if err != nil || rep.Done != n {
 					t.Errorf("done %d, error %v", rep.Done, err)
 				}
-				if m, kept := int(most.Load()), name == "immediate"; kept != (m <= slots) {
+				if m, kept := int(most.Load()), name == "caller"; kept != (m <= slots) {
 					t.Errorf("%d calls were open or unrecorded, with %d slots", m, slots)
 				}
 			})
 		})
-	}
-}
-
-func TestAnImmediateLayerMayCallAgain(t *testing.T) {
-	twice := func(h work.Handler) work.Handler {
-		return &immediate{h, func(ctx context.Context, item work.Item) error { _, err := h.Handle(ctx, item); return err }}
-	}
-	r := newRunner(t, work.Config{
-		Journal: openJournal(t, journalPath(t), work.JournalConfig{}), Encode: encode,
-		Handler: work.Chain(work.Calls(scheduler(t, 2), answer(0, always(sluice.OK))), twice),
-	})
-	add(t, r, numbered(50)...)
-	if rep, err := r.Run(context.Background()); err != nil || rep.Done != 50 {
-		t.Errorf("%+v, %v", rep, err)
 	}
 }
 
@@ -117,7 +98,7 @@ func TestThoseAsideKeepNobodyFromTheirCalls(t *testing.T) {
 			begun := time.Now()
 			var mu sync.Mutex
 			var last time.Time // of those that need not wait
-			calls := work.Calls(scheduler(t, slots), func(_ context.Context, _ *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
+			calls := calls(scheduler(t, slots), func(_ context.Context, _ *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
 				if item.Seq == 0 {
 					time.Sleep(time.Hour)
 					close(ready)
@@ -130,7 +111,7 @@ func TestThoseAsideKeepNobodyFromTheirCalls(t *testing.T) {
 				}
 				return work.Result{}, sluice.Outcome{}
 			})
-			r := newRunner(t, work.Config{Workers: workers, Handler: work.Chain(calls, around(func(ctx context.Context, item work.Item) error {
+			r := newRunner(t, work.Config{Workers: workers, Handler: &caller{calls, func(ctx context.Context, item work.Item) error {
 				if item.Seq == 0 || item.Seq >= n/2 {
 					return nil
 				}
@@ -138,7 +119,7 @@ func TestThoseAsideKeepNobodyFromTheirCalls(t *testing.T) {
 				defer aside.Add(-1)
 				mostAside.of(now)
 				return work.Await(ctx, ready)
-			}))})
+			}}})
 			add(t, r, numbered(n)...)
 			rep, err := r.Run(context.Background())
 			if err != nil || rep.Done != n {
@@ -161,11 +142,10 @@ func TestAsideIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready := make(chan struct{})
 		var aside atomic.Int32
-		r := newRunner(t, work.Config{QueueBytes: 1000, Handler: work.Chain(work.Calls(scheduler(t, 10), answer(time.Second, always(sluice.OK))),
-			around(func(ctx context.Context, item work.Item) error {
-				aside.Add(1)
-				return work.Await(ctx, ready)
-			}))})
+		r := newRunner(t, work.Config{QueueBytes: 1000, Handler: &caller{calls(scheduler(t, 10), answer(time.Second, always(sluice.OK))), func(ctx context.Context, item work.Item) error {
+			aside.Add(1)
+			return work.Await(ctx, ready)
+		}}})
 		items := numbered(500)
 		for i := range items {
 			items[i].Size = 10
@@ -193,8 +173,7 @@ func TestAStopEndsWaitingAside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				never := make(chan struct{})
-				r := newRunner(t, work.Config{Handler: work.Chain(work.Calls(scheduler(t, 1), answer(0, always(sluice.OK))),
-					around(func(ctx context.Context, _ work.Item) error { return work.Await(ctx, never) }))})
+				r := newRunner(t, work.Config{Handler: &caller{calls(scheduler(t, 1), answer(0, always(sluice.OK))), func(ctx context.Context, _ work.Item) error { return work.Await(ctx, never) }}})
 				add(t, r, numbered(100)...)
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()

@@ -16,10 +16,9 @@ import (
 
 // Config shapes a Runner. Handler is what it needs; the zero value of everything else is useful.
 type Config struct {
-	// Handler handles the items that bring no Handler of their own.
-	Handler Handler
+	Handler Handler // handles the items
 
-	// Feed gives items while the run goes on, after the added ones. An error ends intake: what is open is finished, and
+	// Feed gives items while the run goes on. An error ends intake: open items are finished, and
 	// the run returns the error. The context ends when intake must stop. A feed that waits for results does so in Await. Nil
 	// gives none.
 	Feed func(ctx context.Context) iter.Seq2[Item, error]
@@ -94,17 +93,15 @@ type Config struct {
 // started only when the Scheduler let the others' calls through, so that those above cost nothing.
 const UsualWorkers = 16_384
 
-// Runner runs items through handlers, once. Add, Drain, Stop and Progress are safe for concurrent use.
+// Runner runs items through a Handler, once. Drain, Stop and Progress are safe for concurrent use.
 type Runner struct {
-	cfg Config
-	log *slog.Logger
+	cfg   Config
+	log   *slog.Logger
+	calls *Calls // that the Handler goes straight to; nil if it does not
 
-	mu       sync.Mutex
-	started  bool
-	added    []Item
-	handlers []Handler // met, in that order
-	prepared map[Handler]bool
-	cause    error // why the run ended early; the first counts
+	mu      sync.Mutex
+	started bool
+	cause   error // why the run ended early; the first counts
 
 	run        context.Context // ends when open calls are to be abandoned
 	cancelRun  context.CancelCauseFunc
@@ -112,7 +109,7 @@ type Runner struct {
 	cancelWait context.CancelCauseFunc
 
 	workers     sync.WaitGroup
-	ready       map[Handler]bool  // of the feeding goroutine: prepared, with all layers
+	prepared    bool              // of the feeding goroutine
 	queues      map[laneKey]*lane // of the feeding goroutine
 	lanes       map[string]bool   // names among queues
 	room        chan struct{}     // something was taken out of a queue
@@ -127,6 +124,8 @@ type Runner struct {
 // New returns a Runner, or an error that names the field of cfg that is wrong.
 func New(cfg Config) (*Runner, error) {
 	switch {
+	case cfg.Handler == nil:
+		return nil, errors.New("work: Handler is nil")
 	case cfg.Workers < 0:
 		return nil, errors.New("work: Workers is negative")
 	case cfg.Queue < 0:
@@ -143,36 +142,21 @@ func New(cfg Config) (*Runner, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &Runner{
-		cfg:      cfg,
-		log:      cfg.Logger,
-		prepared: make(map[Handler]bool),
-		ready:    make(map[Handler]bool),
-		queues:   make(map[laneKey]*lane),
-		lanes:    make(map[string]bool),
-		room:     make(chan struct{}, 1),
+		cfg:    cfg,
+		log:    cfg.Logger,
+		calls:  callsOf(cfg.Handler),
+		queues: make(map[laneKey]*lane),
+		lanes:  make(map[string]bool),
+		room:   make(chan struct{}, 1),
 	}
 	r.tally.finish = make(map[string]int)
 	r.held.again, r.held.done = make(map[int64]bool), make(chan struct{}, 1)
 	return r, nil
 }
 
-// Add adds an item before the start. It fails with ErrStarted afterwards.
-func (r *Runner) Add(item Item) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.started {
-		return ErrStarted
-	}
-	if err := r.meetLocked(item.Handler); err != nil {
-		return err
-	}
-	r.added = append(r.added, item)
-	return nil
-}
-
 // Run handles all items and says what became of them, also when it fails: with ErrStarted when it was called before,
 // with ErrDrained after Drain, with a *StoppedError when no item can succeed any more or Stop was called, with the
-// error of the feed, of a Prepare or of the journal, or with the context's error. Cancelling the context abandons the
+// error of the feed, of Prepare, of Close or of the journal, or with the context's error. Cancelling the context abandons the
 // calls that are open.
 func (r *Runner) Run(ctx context.Context) (Report, error) {
 	if !r.start() {
@@ -199,7 +183,7 @@ func (r *Runner) Run(ctx context.Context) (Report, error) {
 			r.halt(err)
 		}
 	}
-	r.closeHandlers()
+	closed := r.closeHandler()
 
 	report := r.Report()
 	err := r.reason()
@@ -208,6 +192,9 @@ func (r *Runner) Run(ctx context.Context) (Report, error) {
 	}
 	if err == nil && r.cfg.Conclude != nil {
 		err = r.cfg.Conclude()
+	}
+	if closed != nil {
+		err = errors.Join(err, closed)
 	}
 	if err == nil && r.cfg.Journal != nil {
 		r.cfg.Journal.keepEmpty()
@@ -230,9 +217,6 @@ func (r *Runner) start() bool {
 		return false
 	}
 	r.started = true
-	if err := r.meetLocked(r.cfg.Handler); err != nil && r.cause == nil { // closed also when it gets no item
-		r.cause = err
-	}
 	return true
 }
 

@@ -48,7 +48,7 @@ func always(kind sluice.Kind) func(work.Item, int) sluice.Outcome {
 func TestReportCountsWhatBecameOfItems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := scheduler(t, 4)
-		r := newRunner(t, work.Config{Handler: work.Calls(s, answer(time.Second, func(item work.Item, n int) sluice.Outcome {
+		r := newRunner(t, work.Config{Handler: calls(s, answer(time.Second, func(item work.Item, n int) sluice.Outcome {
 			switch {
 			case item.ID == "0":
 				return sluice.Outcome{Kind: sluice.BadRequest, Err: errors.New("no such field")}
@@ -83,7 +83,7 @@ func TestSlotsStayBusyWithFewWorkersMoreThanSlots(t *testing.T) {
 		s := scheduler(t, slots)
 		var handling atomic.Int32
 		var most highest
-		inner := work.Calls(s, answer(time.Second, always(sluice.OK)))
+		inner := calls(s, answer(time.Second, always(sluice.OK)))
 		r := newRunner(t, work.Config{Handler: work.HandlerFunc(func(ctx context.Context, item work.Item) (work.Result, error) {
 			now := handling.Add(1)
 			defer handling.Add(-1)
@@ -107,7 +107,7 @@ func TestSlotsStayBusyWithFewWorkersMoreThanSlots(t *testing.T) {
 func TestSlotsBeyondAThousandAreUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slots, n = 2500, 5000
-		r := newRunner(t, work.Config{Handler: work.Calls(scheduler(t, slots), answer(time.Second, always(sluice.OK)))})
+		r := newRunner(t, work.Config{Handler: calls(scheduler(t, slots), answer(time.Second, always(sluice.OK)))})
 		add(t, r, numbered(n)...)
 		if rep, err := r.Run(context.Background()); err != nil || rep.Done != n || rep.Wall > 2900*time.Millisecond { // the slots are tried out in less than one
 			t.Errorf("done %d in %v, error %v: want less than 3 s", rep.Done, rep.Wall, err)
@@ -122,7 +122,7 @@ func TestLongCallsDoNotHoldBackThosePacedByARate(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		r := newRunner(t, work.Config{Handler: work.Calls(s, answer(time.Minute, always(sluice.OK)))})
+		r := newRunner(t, work.Config{Handler: calls(s, answer(time.Minute, always(sluice.OK)))})
 		add(t, r, numbered(200)...)
 		if rep, err := r.Run(context.Background()); err != nil || rep.Done != 200 || rep.Wall > 85*time.Second {
 			t.Errorf("done %d in %v, error %v: want a minute and 20 s", rep.Done, rep.Wall, err)
@@ -159,7 +159,7 @@ func TestNoMoreAnswersAreUnrecordedThanCallsMayBeOpen(t *testing.T) {
 					defer open.Add(-1)
 					return encode(dst, res)
 				},
-				Handler: work.Calls(scheduler(t, slots), func(context.Context, *sluice.Permit, work.Item) (work.Result, sluice.Outcome) {
+				Handler: calls(scheduler(t, slots), func(context.Context, *sluice.Permit, work.Item) (work.Result, sluice.Outcome) {
 					now := open.Add(1)
 					most.of(now)
 					time.Sleep(time.Second)
@@ -175,28 +175,6 @@ func TestNoMoreAnswersAreUnrecordedThanCallsMayBeOpen(t *testing.T) {
 				t.Errorf("%d calls were open or unrecorded, with %d slots", m, slots)
 			}
 		})
-	}
-}
-
-func TestMiddlewareMayGatherAnswers(t *testing.T) {
-	// Each item waits for the answers of nine others: they must not be held back until it is recorded.
-	var gate sync.WaitGroup
-	gate.Add(10)
-	gather := func(h work.Handler) work.Handler {
-		return work.HandlerFunc(func(ctx context.Context, item work.Item) (work.Result, error) {
-			res, err := h.Handle(ctx, item)
-			gate.Done()
-			gate.Wait()
-			return res, err
-		})
-	}
-	r := newRunner(t, work.Config{
-		Journal: openJournal(t, journalPath(t), work.JournalConfig{}), Encode: encode,
-		Handler: work.Chain(work.Calls(scheduler(t, 2), answer(0, always(sluice.OK))), gather),
-	})
-	add(t, r, numbered(10)...)
-	if rep, err := r.Run(context.Background()); err != nil || rep.Done != 10 {
-		t.Errorf("done %d, error %v", rep.Done, err)
 	}
 }
 
@@ -239,7 +217,7 @@ func TestOnePausedLaneDoesNotStopAnother(t *testing.T) {
 		var fastDone time.Duration
 		r := newRunner(t, work.Config{Feed: feedOf(items...), Queue: 16, Lanes: 2,
 			Reload: func(seq, ref int64) (work.Item, error) { return items[ref], nil },
-			Handler: work.Calls(s, func(_ context.Context, _ *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
+			Handler: calls(s, func(_ context.Context, _ *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
 				if item.Lane == "slow" {
 					time.Sleep(10 * time.Second)
 					mu.Lock()
@@ -305,7 +283,7 @@ func TestQueueBytesBoundWhatWaits(t *testing.T) {
 func TestItemsOfALaneGoInOrder(t *testing.T) {
 	s := scheduler(t, 1)
 	var order []int64
-	r := newRunner(t, work.Config{Workers: 1, Handler: work.Calls(s, func(_ context.Context, _ *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
+	r := newRunner(t, work.Config{Workers: 1, Handler: calls(s, func(_ context.Context, _ *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
 		order = append(order, item.Seq)
 		return work.Result{}, sluice.Outcome{}
 	})})
@@ -315,41 +293,11 @@ func TestItemsOfALaneGoInOrder(t *testing.T) {
 	}
 }
 
-func TestMiddlewareDeadlineFailsItsItemAsTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := scheduler(t, 1)
-		deadline := func(h work.Handler) work.Handler {
-			return work.HandlerFunc(func(ctx context.Context, item work.Item) (work.Result, error) {
-				ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
-				defer cancel()
-				return h.Handle(ctx, item)
-			})
-		}
-		r := newRunner(t, work.Config{Handler: work.Chain(work.Calls(s, answer(10*time.Second, always(sluice.OK))), deadline)})
-		add(t, r, numbered(2)...)
-		rep, err := r.Run(context.Background())
-		if err != nil || rep.Kinds[sluice.OK] != 1 || rep.Failed != 1 {
-			t.Errorf("kinds %v, error %v: want one done and one failed", rep.Kinds, err)
-		}
-		// The same with a drain: the call that waits under a middleware's context ends too.
-		r = newRunner(t, work.Config{Handler: work.Chain(work.Calls(s, answer(10*time.Second, always(sluice.OK))), deadline)})
-		add(t, r, numbered(2)...)
-		time.AfterFunc(time.Second, r.Drain)
-		if rep, err := r.Run(context.Background()); !errors.Is(err, work.ErrDrained) || rep.Done != 1 || rep.Failed != 0 || rep.Wall != 10*time.Second {
-			t.Errorf("done %d, failed %d in %v, error %v", rep.Done, rep.Failed, rep.Wall, err)
-		}
-	})
-}
-
 func TestNewNamesTheWrongField(t *testing.T) {
-	for _, cfg := range []work.Config{{Workers: -1}, {Queue: -1}, {QueueBytes: -1}, {Journal: &work.Journal{}}} {
+	h := &fake{}
+	for _, cfg := range []work.Config{{}, {Handler: h, Workers: -1}, {Handler: h, Queue: -1}, {Handler: h, QueueBytes: -1}, {Handler: h, Journal: &work.Journal{}}} {
 		if _, err := work.New(cfg); err == nil {
 			t.Errorf("%+v was accepted", cfg)
 		}
-	}
-	r := newRunner(t, work.Config{})
-	add(t, r, work.Item{})
-	if _, err := r.Run(context.Background()); err == nil {
-		t.Error("an item without any handler was run")
 	}
 }

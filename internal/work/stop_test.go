@@ -18,7 +18,7 @@ func TestDrainLetsOpenCallsFinishAndSendsNoMore(t *testing.T) {
 		s := scheduler(t, 3)
 		path := journalPath(t)
 		j := openJournal(t, path, work.JournalConfig{})
-		r := newRunner(t, work.Config{Journal: j, Encode: encode, Handler: work.Calls(s, answer(10*time.Second, always(sluice.OK)))})
+		r := newRunner(t, work.Config{Journal: j, Encode: encode, Handler: calls(s, answer(10*time.Second, always(sluice.OK)))})
 		add(t, r, numbered(100)...)
 		go func() {
 			time.Sleep(15 * time.Second)
@@ -46,7 +46,7 @@ func TestDrainOfACallThatWouldRetryLeavesItToDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := scheduler(t, 1)
 		j := openJournal(t, journalPath(t), work.JournalConfig{})
-		r := newRunner(t, work.Config{Journal: j, Encode: encode, Handler: work.Calls(s, answer(10*time.Second, always(sluice.ServerError)))})
+		r := newRunner(t, work.Config{Journal: j, Encode: encode, Handler: calls(s, answer(10*time.Second, always(sluice.ServerError)))})
 		add(t, r, numbered(1)...)
 		time.AfterFunc(5*time.Second, r.Drain)
 		rep, err := r.Run(context.Background())
@@ -60,7 +60,7 @@ func TestCancelAbandonsOpenCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := scheduler(t, 3)
 		j := openJournal(t, journalPath(t), work.JournalConfig{})
-		r := newRunner(t, work.Config{Journal: j, Encode: encode, Handler: work.Calls(s, answer(10*time.Second, always(sluice.OK)))})
+		r := newRunner(t, work.Config{Journal: j, Encode: encode, Handler: calls(s, answer(10*time.Second, always(sluice.OK)))})
 		add(t, r, numbered(100)...)
 		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 		defer cancel()
@@ -101,7 +101,7 @@ func TestFatalAnswerStopsTheRunAtOnce(t *testing.T) {
 				path := journalPath(t)
 				j := openJournal(t, path, work.JournalConfig{})
 				var sent atomic.Int32
-				r := newRunner(t, work.Config{Journal: j, Encode: encode, Handler: work.Calls(s,
+				r := newRunner(t, work.Config{Journal: j, Encode: encode, Handler: calls(s,
 					func(_ context.Context, _ *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
 						n := sent.Add(1)
 						time.Sleep(time.Duration(n) * time.Second)
@@ -141,7 +141,7 @@ func TestNothingIsSentAfterAFatalAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		r := newRunner(t, work.Config{Handler: work.Calls(s, func(context.Context, *sluice.Permit, work.Item) (work.Result, sluice.Outcome) {
+		r := newRunner(t, work.Config{Handler: calls(s, func(context.Context, *sluice.Permit, work.Item) (work.Result, sluice.Outcome) {
 			sent.Add(1)
 			time.Sleep(time.Second)
 			return work.Result{}, sluice.Outcome{Kind: sluice.Auth, Err: errors.New("no")}
@@ -167,7 +167,7 @@ func TestACallThatAStopHeldBackIsNoFailureOfTheProvider(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	r = newRunner(t, work.Config{Handler: work.Calls(s, func(context.Context, *sluice.Permit, work.Item) (work.Result, sluice.Outcome) {
+	r = newRunner(t, work.Config{Handler: calls(s, func(context.Context, *sluice.Permit, work.Item) (work.Result, sluice.Outcome) {
 		t.Error("it was sent")
 		return work.Result{}, sluice.Outcome{}
 	})})
@@ -236,7 +236,7 @@ func TestNoCallIsSentBetweenAFailureAndTheStopForIt(t *testing.T) {
 							r.Stop(enough)
 						}
 					},
-					Handler: work.Calls(s, func(_ context.Context, p *sluice.Permit, _ work.Item) (work.Result, sluice.Outcome) {
+					Handler: calls(s, func(_ context.Context, p *sluice.Permit, _ work.Item) (work.Result, sluice.Outcome) {
 						if n := int(open.Add(1) + failed.Load() - told.Load()); n > tt.slots {
 							t.Errorf("%d calls are open, or have failed and were not told of", n)
 						}

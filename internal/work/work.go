@@ -1,10 +1,9 @@
 // Package work runs items through a Handler: many at once, each exactly once, with a journal that a killed run resumes
 // from.
 //
-// A Runner takes items from Add or from a feed, lets them wait per lane, and hands each to its Handler. A Handler
-// stands outside the attempt loop, so that an answer from a cache takes no permit. The innermost one, Calls, alone goes
-// through sluice.Scheduler.Do, which admits, retries and learns. Results go to a Journal, one line each, before the
-// worker that made them takes another item, and to whoever ranges over Runner.Results.
+// A Runner takes items from a feed, lets them wait per lane, and hands each to its Handler. The Handler is outside the attempt loop, so
+// that a response from a cache takes no permit. Calls goes through sluice.Scheduler.Do, which admits, retries and learns. Results go to a
+// Journal, one line each, before the worker that made them takes another item.
 package work
 
 import (
@@ -36,8 +35,13 @@ type Item struct {
 	// Withdrawn ends the waits of its calls with sluice.ErrWithdrawn once it is closed. Nil: nothing does.
 	Withdrawn <-chan struct{}
 
-	// Handler handles this item instead of Config.Handler.
-	Handler Handler
+	Given *Given // its result: the item is not handled, only recorded
+}
+
+// Given is the result of an item that has one before it is handled.
+type Given struct {
+	Result Result
+	Err    error
 }
 
 // Result is what became of an item.
@@ -101,17 +105,11 @@ func ParseHash(s []byte) (h Hash, err error) {
 
 // Handler handles items. It must be safe for concurrent use. An error fails the item, with the Result's payload, if it
 // has one; the Runner fills the Result's ID, Seq, Lane, Tenant, Hash, Note, Kind and Err.
+//
+// A Handler with Prepare(ctx) error is prepared once, before it handles the first item: an error ends the run. A Handler that
+// is an io.Closer is closed once at the end of a run, prepared or not.
 type Handler interface {
 	Handle(ctx context.Context, item Item) (Result, error)
-}
-
-// Preparer is a Handler that must be made ready. Prepare is called once per handler value, when its first item is
-// met and before that is handled. Its error ends the run.
-//
-// A Handler that implements io.Closer is closed once, after a run that failed or was cancelled too, whether or not it
-// was prepared. What Close returns is logged; it changes neither report nor error.
-type Preparer interface {
-	Prepare(ctx context.Context) error
 }
 
 // HandlerFunc makes a Handler of a function.
@@ -120,52 +118,28 @@ type HandlerFunc func(ctx context.Context, item Item) (Result, error)
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, item Item) (Result, error) { return f(ctx, item) }
 
-// Middleware puts something around a Handler: a cache, a check, a log.
-type Middleware func(Handler) Handler
-
-// Chain puts middleware around h, the first outermost. Unlike plain nesting, it prepares and closes every layer: from
-// the inside out, and from the outside in.
-func Chain(h Handler, middleware ...Middleware) Handler {
-	c := &chain{Handler: h, layers: []Handler{h}, calls: callsOf(h)}
-	for i := len(middleware) - 1; i >= 0; i-- {
-		c.Handler = middleware[i](c.Handler)
-		c.layers = append(c.layers, c.Handler)
-		if _, ok := c.Handler.(Immediate); !ok {
-			c.calls = nil
-		}
-	}
-	return c
-}
-
-type chain struct {
+// Caller is a Handler that handles an item by at most one call of a Calls, in the same goroutine. Around that call, it waits only in
+// Await, and not after the call. So a successful call counts as open until its result is recorded, as with a Calls alone, and a
+// lane starts no more workers than its calls need.
+type Caller interface {
 	Handler
-	layers []Handler // innermost first
-	calls  *calls    // innermost of all, if all around it is Immediate
+	Calls() *Calls
 }
 
-// Immediate is a Handler around another that waits for nothing once that one returned, and before it only by Await: it
-// handles an item by at most one call of the other at a time, in the same goroutine. Around Calls, a Chain of these alone
-// keeps what Calls has by itself: a call whose answer is good counts as open until it is in the journal, so that a kill
-// costs no more calls than may be open, and a lane starts no more workers than its calls need.
-type Immediate interface {
-	Handler
-	Immediate()
-}
-
-// callsOf returns the Calls that h goes straight to; nil if it does not.
-func callsOf(h Handler) *calls {
+// callsOf returns the Calls of a Handler; nil if it waits for other things.
+func callsOf(h Handler) *Calls {
 	switch h := h.(type) {
-	case *calls:
+	case *Calls:
 		return h
-	case *chain:
-		return h.calls
+	case Caller:
+		return h.Calls()
 	}
 	return nil
 }
 
 // Errors of a run.
 var (
-	// ErrStarted is returned by Add and Run once the run has started: a Runner runs once.
+	// ErrStarted is returned by a second Run: a Runner runs once.
 	ErrStarted = errors.New("run has started")
 
 	// ErrCalledOff is for a Conclude to return where a run did no more than to call off what was pending elsewhere, with items

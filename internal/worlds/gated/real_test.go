@@ -73,7 +73,7 @@ func (p *play) instance(ctx context.Context, instance int, done func()) error {
 	}
 	defer scheduler.Close()
 	runner, err := work.New(work.Config{
-		Handler:  work.Calls(scheduler, p.attempt),
+		Handler:  work.NewCalls(work.CallsConfig{Scheduler: scheduler, Attempt: p.attempt}),
 		Feed:     func(context.Context) iter.Seq2[work.Item, error] { return p.feed(instance) },
 		OnResult: func(r *work.Result) { p.record(r, done) },
 	})
