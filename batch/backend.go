@@ -57,10 +57,18 @@ func (d *direct) pends(int, *Recording) bool { return false }
 
 // feed gives the items of the input.
 func (d *direct) feed(ctx context.Context) iter.Seq2[work.Item, error] {
-	if d.batch.input.file == nil {
-		return d.batch.feedStdin(ctx)
+	return func(yield func(work.Item, error) bool) {
+		for rq, err := range d.batch.input.remaining(ctx) {
+			item := work.Item{}
+			if err == nil {
+				item, err = d.batch.item(&rq)
+			}
+			if !yield(item, err) || err != nil {
+				return
+			}
+		}
+		d.batch.warnOfChange()
 	}
-	return d.batch.feedFile
 }
 
 func (d *direct) shape(cfg *work.Config) {

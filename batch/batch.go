@@ -276,7 +276,7 @@ func (b *Batch) openRunner() (err error) {
 	cfg := work.Config{
 		Handler:     &b.handler,
 		Feed:        b.back.feed,
-		Reload:      b.input.reloader(b),
+		Reload:      b.reloader(),
 		Total:       b.Total(),
 		Already:     b.Already(),
 		AlreadyRead: b.Already,
@@ -310,6 +310,13 @@ func (b *Batch) recorded(r *work.Result) {
 		b.guard.Finished(false)
 	}
 	b.back.recorded(r)
+}
+
+// warnOfChange warns if the input file was changed during the run.
+func (b *Batch) warnOfChange() {
+	if in := b.input; in.file != nil && in.file.Changed() {
+		b.log.Warn("the input was changed during the run", "input", in.cfg.Input)
+	}
 }
 
 // conclude ends a run that recorded all items.

@@ -114,9 +114,7 @@ func (f *batchFeed) place() error {
 			return nil
 		}
 	}
-	if in.file.Changed() {
-		f.log.Warn("the input was changed during the run", "input", in.cfg.Input)
-	}
+	f.batch.warnOfChange()
 	return f.table.Flush()
 }
 

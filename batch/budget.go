@@ -7,7 +7,6 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/budget"
-	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -90,7 +89,7 @@ func (l *live) learn(item *work.Item, cost sluice.Cost, u sluice.Usage) {
 }
 
 // priced rejects a line if the run has a maximum cost and the price of its model is unknown.
-func (in *input) priced(row *rows.Row, rq *request) error {
+func (in *input) priced(rq *request) *problem {
 	if in.cfg.Budget.Cost == 0 || in.costs[rq.model] {
 		return nil
 	}
@@ -109,7 +108,7 @@ func (in *input) priced(row *rows.Row, rq *request) error {
 				strings.Join(u.Unpriced(rq.model, rq.endpoint), ", ") + " is unknown, so Sluice cannot limit its cost"
 			bad.Hint = "pass --price IN/OUT in USD per million tokens for all upstreams, or add price: IN/OUT to this upstream"
 		}
-		return row.Wrong(in.cfg.Input, bad)
+		return bad
 	}
 	return nil
 }

@@ -111,18 +111,10 @@ func (in *input) scan() error {
 		if err != nil {
 			return &ConfigError{Field: "Input", Err: err}
 		}
-		rq, bad := in.read(row)
-		if bad == nil {
-			if err := in.priced(&row, &rq); err != nil {
-				return err
-			}
-			bad = in.remember(&row, &rq)
-		}
-		if bad != nil {
-			in.problems.Add(row.Wrong(in.cfg.Input, bad))
-		}
 		in.scanned++
-		in.total.Add(1)
+		if _, err := in.accept(row); err != nil {
+			in.problems.Add(err)
+		}
 		if in.reachedLimit() {
 			break
 		}
@@ -137,25 +129,38 @@ func (in *input) read(r rows.Row) (request, *problem) {
 	}
 	in.array = r.Source != 0
 	rq, bad := in.parser.parse(&r)
-	if size := len(rq.body) + len(rq.id) + len(rq.model); bad == nil && in.cfg.Remote != nil && size > MaxTaskBytes {
-		bad = &problem{
+	if bad != nil {
+		return rq, bad
+	}
+	if size := len(rq.body) + len(rq.id) + len(rq.model); in.cfg.Remote != nil && size > MaxTaskBytes {
+		return rq, &problem{
 			Text: fmt.Sprintf("the request has %.1f MB, but the maximum for workers is %d MB", float64(size)/1e6, MaxTaskBytes/1_000_000),
 			Hint: "shorten the request, or run without --distribute",
 		}
 	}
-	return rq, bad
+	rq.row, rq.hash = r, in.parser.hash(&rq)
+	return rq, nil
 }
 
-// remember enters a request into the index, or returns the problem of one whose id is another row's.
-func (in *input) remember(line *rows.Row, rq *request) *problem {
-	number, hash := line.Number-1, in.parser.hash(rq)
-	if other, ok := in.index.Add(number, rq.id, hash); !ok {
-		return in.duplicateOf(rq.id, other)
+// accept parses a new row, checks it and enters it into the index.
+func (in *input) accept(r rows.Row) (request, *InputError) {
+	in.total.Add(1)
+	rq, bad := in.read(r)
+	if bad == nil {
+		bad = in.priced(&rq)
+	}
+	if bad == nil {
+		if other, ok := in.index.Add(r.Number-1, rq.id, rq.hash); !ok {
+			bad = in.duplicateOf(rq.id, other)
+		}
+	}
+	if bad != nil {
+		return request{}, r.Wrong(in.cfg.Input, bad)
 	}
 	if in.file != nil {
-		in.count(rq)
+		in.count(&rq)
 	}
-	return nil
+	return rq, nil
 }
 
 func (in *input) duplicateOf(id []byte, other int) *problem {
@@ -188,20 +193,18 @@ func (in *input) meet(p provider.Provider) {
 	in.providers = append(in.providers, p)
 }
 
-// item makes the work item of a line that is left to do.
-func (b *Batch) item(line rows.Row, rq *request) (work.Item, error) {
-	item := work.Item{Seq: int64(line.Number), Ref: line.Offset}
+// item makes the item of a request.
+func (b *Batch) item(rq *request) (work.Item, error) {
 	c := &call{endpoint: rq.endpoint, body: bytes.Clone(rq.body), bound: rq.bound, terms: b.terms}
 	est, err := provider.Estimate(rq.endpoint, c.body)
 	if err != nil {
-		return work.Item{}, line.Wrong(b.cfg.Input, &problem{Text: err.Error()})
+		return work.Item{}, rq.row.Wrong(b.cfg.Input, &problem{Text: err.Error()})
 	}
 	c.stream = est.Stream
-	item.ID, item.Lane, item.Cost = string(rq.id), rq.model, est.Cost
-	item.Hash = b.input.parser.hash(rq)
-	item.Note = bytes.Clone(rq.metadata)
-	item.Size = len(c.body) + len(item.Note)
 	c.route, err = b.back.route(rq.provider)
-	item.Data = c
-	return item, err
+	note := bytes.Clone(rq.metadata)
+	return work.Item{
+		ID: string(rq.id), Seq: int64(rq.row.Number), Ref: rq.row.Offset, Lane: rq.model, Cost: est.Cost, Hash: rq.hash, Note: note,
+		Size: len(c.body) + len(note), Data: c,
+	}, err
 }

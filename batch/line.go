@@ -16,6 +16,8 @@ import (
 
 // request is what an input line asks for.
 type request struct {
+	row      rows.Row
+	hash     work.Hash
 	id       []byte // custom_id; may share the line's memory
 	endpoint provider.Endpoint
 	provider provider.Provider

@@ -8,8 +8,8 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/batchjob"
 	"github.com/sluice-llm/sluice/internal/regular"
-	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // Preview is what a run would have before it.
@@ -26,11 +26,20 @@ type Preview struct {
 	PendingLines int `json:"-"` // in them: of the remaining lines, those that are not handed over again
 }
 
-// ReadPreview returns what a run would do, and calls each with every remaining request. It reads the input and the output as
-// Open does, and fails as Open does; it sends nothing, and creates, changes and locks nothing. Of cfg it takes what says what
-// to read, and Output, RetryFailed, Changed, Cache, Budget, Upstreams and Price. Without an Output
-// nothing is recorded.
-func ReadPreview(cfg Config, each func(Request)) (Preview, error) {
+// Request is the request of an item.
+type Request struct {
+	Line     int // or the place in a JSON array
+	Provider string
+	Model    string
+	Endpoint provider.Endpoint
+	Price    provider.Request // what the body says of its price
+	Size     int              // bytes of the body
+}
+
+// ReadPreview returns what a run would do, and calls each with every remaining request, unless that fails. It reads the input and the output
+// as Open does, and fails as Open does; it sends nothing, and creates, changes and locks nothing. Of cfg it takes the fields that say what
+// to read, and Output, RetryFailed, Changed, Cache, Budget, Upstreams and Price. Without an Output, no item has a result.
+func ReadPreview(cfg Config, each func(Request) error) (Preview, error) {
 	f, err := cfg.checkInput()
 	if err == nil {
 		err = cfg.checkChanged()
@@ -59,17 +68,38 @@ func ReadPreview(cfg Config, each func(Request)) (Preview, error) {
 	if pending.Parts > 0 && cfg.Batches == nil {
 		return Preview{}, pending
 	}
-	l := look{in: in, each: each}
-	if in.file != nil {
-		err = l.file()
-	} else {
-		err = l.stdin()
+	p := Preview{PendingParts: pending.Parts, PendingLines: pending.Lines}
+	asked := make(map[work.Hash]bool)
+	for rq, err := range in.remaining(context.Background()) {
+		if err != nil {
+			return p, err
+		}
+		if cfg.Cache != "" && asked[rq.hash] {
+			p.Equal++
+			continue
+		}
+		if cfg.Cache != "" {
+			asked[rq.hash] = true
+		}
+		if err = in.show(&rq, each); err != nil {
+			return p, err
+		}
 	}
 	failed, _ := in.failed.counts()
-	p := Preview{Total: int(in.total.Load()), Done: int(in.already.Load()) - failed, Failed: failed, Equal: l.equal}
-	p.Fields, p.Remaining = in.parser.fields, p.Total-p.Done-failed
-	p.PendingParts, p.PendingLines = pending.Parts, pending.Lines
-	return p, err
+	p.Total, p.Done, p.Failed, p.Fields = int(in.total.Load()), int(in.already.Load())-failed, failed, in.parser.fields
+	p.Remaining = p.Total - p.Done - failed
+	return p, nil
+}
+
+// show calls each with a request.
+func (in *input) show(rq *request, each func(Request) error) error {
+	price, err := provider.Estimate(rq.endpoint, rq.body)
+	if err != nil {
+		return rq.row.Wrong(in.cfg.Input, &problem{Text: err.Error()})
+	}
+	return each(Request{
+		Line: rq.row.Number, Provider: rq.provider.Name, Model: rq.model, Endpoint: rq.endpoint, Price: price, Size: len(rq.body),
+	})
 }
 
 // standing returns the parts that stand in the state beside the output. A state that cannot be read has none: whoever only looks
@@ -123,75 +153,4 @@ func checkPlain(path string) error {
 		return &ConfigError{Field: "Output", Err: err}
 	}
 	return nil
-}
-
-// look goes through what is left.
-type look struct {
-	in    *input
-	each  func(Request)
-	equal int
-	asked map[work.Hash]bool // with Cache
-}
-
-func (l *look) file() error {
-	for row, err := range l.in.rest() {
-		if err != nil {
-			return err
-		}
-		rq, err := l.in.reread(row)
-		if err != nil {
-			return err
-		}
-		if err := l.give(&row, &rq, l.in.parser.hash(&rq)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (l *look) stdin() error {
-	in := l.in
-	for row, err := range in.arriving(context.Background()) {
-		if err != nil {
-			return inputFault(err)
-		}
-		rq, err := in.accept(row)
-		if err != nil {
-			return err
-		}
-		hash := in.parser.hash(&rq)
-		already, err := in.recorded(&row, string(rq.id), hash)
-		switch {
-		case err != nil:
-			return err
-		case already:
-		default:
-			if err := l.give(&row, &rq, hash); err != nil {
-				return err
-			}
-		}
-		if in.reachedLimit() {
-			return nil
-		}
-	}
-	return nil
-}
-
-// give calls each with a request, unless it repeats another one.
-func (l *look) give(row *rows.Row, rq *request, hash work.Hash) error {
-	if l.in.cfg.Cache != "" {
-		if l.asked == nil {
-			l.asked = make(map[work.Hash]bool)
-		}
-		if l.asked[hash] {
-			l.equal++
-			return nil
-		}
-		l.asked[hash] = true
-	}
-	estimated, err := l.in.estimated(row, rq)
-	if err == nil {
-		l.each(estimated)
-	}
-	return err
 }

@@ -51,7 +51,7 @@ func TestLookSaysWhatARunWouldDo(t *testing.T) {
 		t.Helper()
 		var got []string
 		cfg.Scheduler = func(provider.Provider) (*sluice.Scheduler, error) { panic("no scheduler is needed") }
-		p, err := batch.ReadPreview(cfg, func(r batch.Request) { got = append(got, fmt.Sprint(r.Line)) })
+		p, err := batch.ReadPreview(cfg, func(r batch.Request) error { got = append(got, fmt.Sprint(r.Line)); return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestLookSaysWhatARunWouldDo(t *testing.T) {
 	} {
 		bad := cfg
 		c(&bad)
-		if _, err := batch.ReadPreview(bad, func(batch.Request) {}); !strings.Contains(fmt.Sprint(err), name) {
+		if _, err := batch.ReadPreview(bad, func(batch.Request) error { return nil }); !strings.Contains(fmt.Sprint(err), name) {
 			t.Errorf("%v, want %s", err, name)
 		}
 		f.input(t, text)

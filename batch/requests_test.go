@@ -44,12 +44,9 @@ func TestRequestsAreReadAsARunReadsThem(t *testing.T) {
 		if cfg.Limit > 0 {
 			n = cfg.Limit
 		}
-		var got []batch.Request
-		for r, err := range batch.Requests(cfg) {
-			if err != nil {
-				t.Fatal(name, err)
-			}
-			got = append(got, r)
+		got, err := requests(cfg)
+		if err != nil {
+			t.Fatal(name, err)
 		}
 		if len(got) != n {
 			t.Fatalf("%s: %d requests, want %d", name, len(got), n)
@@ -68,10 +65,7 @@ func TestRequestsEndAtABadLine(t *testing.T) {
 		`{"custom_id":"x","prompt":"a"}` + "\n" + `{"custom_id":"x","prompt":"b"}`:  "standard input line 2: custom_id \"x\" is also in line 1",
 		`{"custom_id":"x","url":"/v1/unheard","body":{"model":"gpt-4o","input":1}}`: "standard input line 1: ",
 	} {
-		var last error
-		for _, err := range batch.Requests(batch.Config{Input: "-", Stdin: strings.NewReader(text), Model: "gpt-4o"}) {
-			last = err
-		}
+		_, last := requests(batch.Config{Input: "-", Stdin: strings.NewReader(text), Model: "gpt-4o"})
 		if _, ok := errors.AsType[*batch.InputError](last); !ok || !strings.HasPrefix(last.Error(), want) {
 			t.Errorf("%v, want %s", last, want)
 		}
@@ -79,10 +73,9 @@ func TestRequestsEndAtABadLine(t *testing.T) {
 	for field, cfg := range map[string]batch.Config{
 		"Input": {Input: "/nonexistent"}, "Stdin": {Input: "-"}, "Limit": {Input: "-", Stdin: strings.NewReader(""), Limit: -1},
 	} {
-		for _, err := range batch.Requests(cfg) {
-			if wrong, ok := errors.AsType[*batch.ConfigError](err); !ok || wrong.Field != field {
-				t.Errorf("%v, want a fault in %s", err, field)
-			}
+		_, err := requests(cfg)
+		if wrong, ok := errors.AsType[*batch.ConfigError](err); !ok || wrong.Field != field {
+			t.Errorf("%v, want a fault in %s", err, field)
 		}
 	}
 }

@@ -71,13 +71,11 @@ func requests(cfg batch.Config) (all []batch.Request, err error) {
 	if cfg.Model == "m" {
 		cfg.Model = "gpt-4o"
 	}
-	for r, err := range batch.Requests(cfg) {
-		if err != nil {
-			return all, err
-		}
+	_, err = batch.ReadPreview(cfg, func(r batch.Request) error {
 		all = append(all, r)
-	}
-	return all, nil
+		return nil
+	})
+	return all, err
 }
 
 func TestTemplatesThatCannotMakeAPrompt(t *testing.T) {

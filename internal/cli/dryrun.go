@@ -38,9 +38,10 @@ func (o *runOptions) dry(s *streams, cfg batch.Config) error {
 	to := &targets{accounts: accounts, known: make(map[string]begun)}
 	survey := forecast.NewSurvey(to)
 	via := forecast.NewVia(o.goesLive(), cfg.Registry)
-	preview, err := batch.ReadPreview(cfg, func(r batch.Request) {
+	preview, err := batch.ReadPreview(cfg, func(r batch.Request) error {
 		survey.Add(r)
 		via.Add(r)
+		return nil
 	})
 	if err != nil {
 		return explain(err, o, accounts)

@@ -30,23 +30,24 @@ func (o *planOptions) readWorkload(s *streams, account provider.Provider) (workl
 		BaseURL: "http://nowhere.invalid/v1", // nothing is sent: a model may be of a server that is not known here
 	}
 	models := make(map[string]*modelCalls)
-	for r, err := range batch.Requests(cfg) {
-		if err != nil {
-			return workloadFile{}, workloadError(err)
-		}
+	_, err := batch.ReadPreview(cfg, func(r batch.Request) error {
 		c := plan.Call{Input: r.Price.Cost.Input, MaxTokens: r.Price.Cost.MaxOutput, Answers: r.Price.N}
 		if r.Endpoint.Embeds() {
 			c.Output = plan.NoOutput
 		}
 		if longest := max(c.Input, c.MaxTokens); longest > plan.LargestCall {
-			return workloadFile{}, workloadError(&batch.InputError{Path: o.workload, Line: r.Line,
-				Problem: fmt.Sprintf("%s tokens exceed the maximum of %s", group(longest), group(plan.LargestCall))})
+			return &batch.InputError{Path: o.workload, Line: r.Line,
+				Problem: fmt.Sprintf("%s tokens exceed the maximum of %s", group(longest), group(plan.LargestCall))}
 		}
 		key := modelKey(r.Model)
 		if models[key] == nil {
 			models[key] = &modelCalls{name: r.Model}
 		}
 		models[key].calls = append(models[key].calls, c)
+		return nil
+	})
+	if err != nil {
+		return workloadFile{}, workloadError(err)
 	}
 	return o.choose(models)
 }
