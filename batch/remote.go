@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -30,8 +32,8 @@ var ErrWithdrawn = errors.New("the request was withdrawn")
 
 // The bounds of what is outstanding at a Remote.
 const (
-	DefaultWindow = 4096      // calls, each of which takes some 10 KB: as many as many hosts have open together
-	windowBytes   = 128 << 20 // of their requests
+	DefaultWindow = 4096      // requests, each of which takes some 10 KB: as many as many hosts have open together
+	windowBytes   = 128 << 20 // of the requests. A smaller one counts as its share of these
 )
 
 // far is a call at a Remote.
@@ -45,13 +47,13 @@ type far struct {
 type remote struct {
 	direct
 	Remote
-	window window
+	window *semaphore.Weighted // of windowBytes, in order: no request is overtaken for ever by smaller ones
 	safe   recordings
 }
 
 func newRemote(d direct) *remote {
 	cfg := d.cfg
-	return &remote{direct: d, Remote: cfg.Remote, window: window{calls: cfg.Window, bytes: windowBytes}, safe: recordings{always: cfg.Sync == work.SyncNone}}
+	return &remote{direct: d, Remote: cfg.Remote, window: semaphore.NewWeighted(windowBytes), safe: recordings{always: cfg.Sync == work.SyncNone}}
 }
 
 // shape bounds the items of a lane by the window, which all lanes share.
@@ -75,11 +77,11 @@ func (r *remote) route(p provider.Provider) (*route, error) {
 // send waits for room in the window, where a Scheduler would wait for a permit, and hands the request over.
 func (r *remote) send(ctx context.Context, item work.Item, _ sluice.Call, try func(context.Context, *sluice.Permit) sluice.Outcome) (tally sluice.Tally, err error) {
 	c := item.Data.(*call)
-	size := len(c.body)
-	if err := r.window.enter(ctx, size); err != nil {
-		return tally, err
+	size := max(int64(len(c.body)), int64(windowBytes/r.cfg.Window))
+	if r.window.Acquire(ctx, size) != nil {
+		return tally, context.Cause(ctx)
 	}
-	defer r.window.leave(size)
+	defer r.window.Release(size)
 	c.far = &far{halted: ctx.Done()}
 	o := try(ctx, nil)
 	switch f := c.far; {
@@ -152,69 +154,6 @@ func (r *remote) fault(ctx context.Context, err error) error {
 		r.runner.Stop(err)
 	}
 	return fmt.Errorf("%w: %w", context.Canceled, err)
-}
-
-// window bounds what is outstanding, in order: nobody is overtaken for ever by smaller calls.
-type window struct {
-	calls int
-	bytes int64
-
-	mu      sync.Mutex
-	open    int
-	size    int64
-	waiters []*opening
-}
-
-// opening is one who waits for room.
-type opening struct {
-	size  int64
-	ready chan struct{} // closed when there is
-}
-
-// enter waits until there is room for a call of that size. One has room whatever its size.
-func (w *window) enter(ctx context.Context, size int) error {
-	me := &opening{size: int64(size), ready: make(chan struct{})}
-	w.mu.Lock()
-	w.waiters = append(w.waiters, me)
-	w.admitLocked()
-	w.mu.Unlock()
-	select {
-	case <-me.ready:
-		return nil
-	case <-ctx.Done():
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i, other := range w.waiters {
-		if other == me {
-			w.waiters = append(w.waiters[:i], w.waiters[i+1:]...)
-			w.admitLocked()
-			return context.Cause(ctx)
-		}
-	}
-	return nil // its turn came just then
-}
-
-// leave gives a call's room back.
-func (w *window) leave(size int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.open--
-	w.size -= int64(size)
-	w.admitLocked()
-}
-
-func (w *window) admitLocked() {
-	for len(w.waiters) > 0 {
-		next := w.waiters[0]
-		if w.open > 0 && (w.open >= w.calls || w.size+next.size > w.bytes) {
-			return
-		}
-		w.waiters = w.waiters[1:]
-		w.open++
-		w.size += next.size
-		close(next.ready)
-	}
 }
 
 // recordings are results that are in the journal, until they are safe. The zero value is ready.

@@ -2,12 +2,10 @@ package batch
 
 import (
 	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -55,30 +53,18 @@ type taskHead struct {
 	Hash     string `json:"input"`
 	Model    string `json:"model"`
 	Endpoint string `json:"url"` // as lines of a batch spell it
-	Bound    string `json:"bound"`
-	Again    bool   `json:"again"`
+	Bound    string `json:"bound,omitzero"`
+	Again    bool   `json:"again,omitzero"`
 }
 
 // AppendTask appends the task as it crosses: a line of JSON, and the body as it is.
 func AppendTask(b []byte, t *Task) []byte {
-	// By hand: encoding/json takes much of the stack, and of those who hand tasks over there are thousands.
-	b = append(slices.Grow(b, len(taskVersion)+len(t.ID)+len(t.Model)+len(t.Body)+headRoom), taskVersion...)
-	b = jsonscan.AppendString(append(b, `{"id":`...), t.ID)
-	b = strconv.AppendInt(append(b, `,"line":`...), int64(t.Number), 10)
-	b = hex.AppendEncode(append(b, `,"input":"`...), t.Hash[:])
-	b = jsonscan.AppendString(append(b, `","model":`...), t.Model)
-	b = jsonscan.AppendString(append(b, `,"url":`...), t.Endpoint.String())
-	if t.Bound != "" {
-		b = jsonscan.AppendString(append(b, `,"bound":`...), t.Bound)
-	}
-	if t.Again {
-		b = append(b, `,"again":true`...)
-	}
-	return append(append(b, "}\n"...), t.Body...)
+	b = append(slices.Grow(b, len(taskVersion)+len(t.ID)+len(t.Model)+len(t.Body)+160), taskVersion...)
+	b = jsonscan.AppendStruct(b, &taskHead{
+		ID: t.ID, Number: t.Number, Hash: t.Hash.String(), Model: t.Model, Endpoint: t.Endpoint.String(), Bound: t.Bound, Again: t.Again,
+	})
+	return append(append(b, '\n'), t.Body...)
 }
-
-// headRoom is about what a task's head takes beside its texts.
-const headRoom = 160
 
 // TaskError is returned for bytes that are no task of this version.
 type TaskError struct {
