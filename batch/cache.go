@@ -288,7 +288,7 @@ func (c *cache) store(key string, r *work.Result) {
 
 // handle returns the cached response of an item or the result of an equal request in flight. Otherwise, it makes the call, and caches a
 // successful response.
-func (c *cache) handle(ctx context.Context, item work.Item, calls work.Handler) (work.Result, error) {
+func (c *cache) handle(ctx context.Context, item work.Item, call work.HandlerFunc) (work.Result, error) {
 	key := c.key(&item)
 	f, opened := c.join(key)
 	if !opened {
@@ -304,7 +304,7 @@ func (c *cache) handle(ctx context.Context, item work.Item, calls work.Handler) 
 		return result, nil
 	}
 	c.misses.Add(1)
-	f.result, f.err = calls.Handle(ctx, item)
+	f.result, f.err = call(ctx, item)
 	if f.err == nil && f.result.Status/100 == 2 {
 		c.store(key, &f.result)
 	}

@@ -6,6 +6,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
@@ -53,4 +54,42 @@ func Example() {
 	// Output:
 	// 0 of 2 done before, 2 now
 	// 2 of 2 done before, 0 now
+}
+
+// parrot makes requests by a client of its own, here by none.
+type parrot struct{}
+
+func (parrot) Prepare(context.Context) error { fmt.Println("connect"); return nil }
+
+func (parrot) Close() error { fmt.Println("disconnect"); return nil }
+
+func (parrot) Handle(_ context.Context, _ *sluice.Permit, r batch.HandlerRequest) (provider.Answer, sluice.Outcome) {
+	body := fmt.Appendf(nil, `{"echo":%s}`, r.Metadata)
+	return provider.Answer{Body: body}, sluice.Outcome{Usage: sluice.Usage{Input: 4, Output: 2}, HasUsage: true}
+}
+
+// A program's own client makes the requests. The run schedules, retries and records them.
+func ExampleHandler() {
+	dir, _ := os.MkdirTemp("", "batch")
+	defer os.RemoveAll(dir)
+	sims, _ := provider.Lookup("sim")
+	b, err := batch.Open(batch.Config{
+		Input: "-", Stdin: strings.NewReader(`{"prompt":"Hello!","lang":"en"}`), Output: filepath.Join(dir, "out.jsonl"),
+		Provider: sims, Model: "any", Handler: parrot{},
+		Scheduler: func(provider.Provider) (*sluice.Scheduler, error) {
+			return sluice.New(sluice.Config{Limits: sluice.Limits{RPM: 600, Concurrency: 8}})
+		},
+		OnResult: func(r *batch.Result) { fmt.Println(r.Kind, string(r.Payload)) },
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer b.Close()
+	report, err := b.Run(context.Background())
+	fmt.Println(report.Done, "done,", report.Usage.Input+report.Usage.Output, "tokens,", err)
+	// Output:
+	// connect
+	// ok {"echo":{"lang":"en"}}
+	// disconnect
+	// 1 done, 6 tokens, <nil>
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"math"
 	"sync"
@@ -17,24 +16,6 @@ import (
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
-
-// Handler makes the requests of a run in account of the Transport, for example with an SDK. It must be safe for concurrent use.
-//
-// A Handler with Prepare(context.Context) error is prepared once, before the first request: an error ends the run. A Handler that is an
-// io.Closer is closed once at the end of the run, and the run returns its error.
-type Handler interface {
-	// Handle makes one attempt and must not retry. The Body of the answer is JSON; a Status of zero counts as 200.
-	Handle(ctx context.Context, permit *sluice.Permit, r HandlerRequest) (provider.Answer, sluice.Outcome)
-}
-
-// HandlerRequest is the request of an item as a Handler gets it.
-type HandlerRequest struct {
-	ID       string // of the item
-	Model    string
-	Endpoint provider.Endpoint
-	Body     []byte
-	Metadata []byte // fields of the row that are not sent, as JSON; nil: none
-}
 
 // live makes requests here. It makes the attempts of a run whose requests are live, and of a Worker.
 type live struct {
@@ -346,40 +327,6 @@ func (l *live) accept(r *work.Result) error {
 	}
 	if r.Kind == sluice.Network && (outOfFiles(r.Err) || !c.route.answered() && l.runner.Progress().Done == 0) {
 		return c.route.accounts[c.via.Upstream.Name].unreachable(r.Err)
-	}
-	return nil
-}
-
-// handler handles the items of a run: from the cache, or by the calls of its back end.
-type handler struct {
-	cache *cache // nil: none
-	calls *work.Calls
-	own   Handler // of the Config
-}
-
-// Calls returns the calls.
-func (h *handler) Calls() *work.Calls { return h.calls }
-
-// Handle handles an item.
-func (h *handler) Handle(ctx context.Context, item work.Item) (work.Result, error) {
-	if h.cache != nil {
-		return h.cache.handle(ctx, item, h.calls)
-	}
-	return h.calls.Handle(ctx, item)
-}
-
-// Prepare prepares the Handler of the Config.
-func (h *handler) Prepare(ctx context.Context) error {
-	if p, ok := h.own.(interface{ Prepare(context.Context) error }); ok {
-		return p.Prepare(ctx)
-	}
-	return nil
-}
-
-// Close closes the Handler of the Config.
-func (h *handler) Close() error {
-	if c, ok := h.own.(io.Closer); ok {
-		return c.Close()
 	}
 	return nil
 }
