@@ -274,16 +274,10 @@ func (b *Batch) openRunner() (err error) {
 	b.handler.own = b.cfg.Handler
 	b.handler.calls = work.NewCalls(work.CallsConfig{Route: b.back.send, Attempt: b.back.attempt, Ration: b.guard.Ration()})
 	cfg := work.Config{
-		Handler:     &b.handler,
-		Feed:        b.back.feed,
-		Reload:      b.reloader(),
-		Total:       b.Total(),
-		Already:     b.Already(),
-		AlreadyRead: b.Already,
-		AlreadyFailed: func() int {
-			n, _ := b.input.failed.counts()
-			return n
-		},
+		Handler:  &b.handler,
+		Feed:     b.back.feed,
+		Reload:   b.reloader(),
+		Earlier:  b.earlier,
 		Journal:  b.journal,
 		Encode:   appendResult,
 		Accept:   b.live.accept,
@@ -299,6 +293,15 @@ func (b *Batch) openRunner() (err error) {
 	b.runner, err = work.New(cfg)
 	b.live.runner = b.runner
 	return err
+}
+
+// earlier returns the number of items in a file, and the numbers of items with a result of earlier runs.
+func (b *Batch) earlier() (total, recorded, failed int) {
+	if b.input.file != nil {
+		total = b.Total()
+	}
+	failed, _ = b.input.failed.counts()
+	return total, b.Already(), failed
 }
 
 // recorded is called with each result that is in the journal.
@@ -389,9 +392,7 @@ func (b *Batch) Stop(cause error) { b.runner.Stop(cause) }
 
 // Progress says how far the run is.
 func (b *Batch) Progress() Progress {
-	p := b.runner.Progress()
-	p.Total, p.Already = b.Total(), b.Already()
-	return p
+	return b.runner.Progress()
 }
 
 // Rationed is how many calls wait, without a permit, for room in the Budget: they are neither in flight nor in a queue of a

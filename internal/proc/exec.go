@@ -211,11 +211,17 @@ func (x *Exec) openRunner() (err error) {
 	x.guard = x.newGuard()
 	x.runner, err = work.New(work.Config{
 		Handler: work.NewCalls(work.CallsConfig{Scheduler: cfg.Limits.Scheduler, Attempt: x.attempt, Ration: x.guard.Ration()}),
-		Feed:    x.input.feed, Total: x.input.known(), Already: x.tally.already(),
-		AlreadyFailed: x.tally.alreadyFailed, Workers: cfg.Workers, Journal: x.journal, Encode: x.encode, Accept: x.keep, OnResult: x.recorded, Observer: cfg.Observer,
+		Feed:    x.input.feed, Earlier: x.earlier,
+		Workers: cfg.Workers, Journal: x.journal, Encode: x.encode, Accept: x.keep, OnResult: x.recorded, Observer: cfg.Observer,
 		Failed: func() { x.guard.Finished(true) }, Name: "exec", Pauses: cfg.Pauses, Outlook: x.Outlook, Logger: x.log, Conclude: x.conclude,
 	})
 	return err
+}
+
+// earlier returns the number of all items, zero while it is unknown, and the numbers of items that earlier runs recorded.
+func (x *Exec) earlier() (total, recorded, failed int) {
+	recorded, failed = x.tally.already()
+	return x.input.known(), recorded, failed
 }
 
 // recorded counts a result that is in the journal.

@@ -46,7 +46,8 @@ func ReadPreview(cfg Config, each func(Planned) error) (Preview, error) {
 	if err := x.lookBack(); err != nil {
 		return Preview{}, err
 	}
-	p := Preview{Items: x.input.chosen, Remaining: x.input.chosen - x.tally.already(), Blocked: x.input.blocked()}
+	already, _ := x.tally.already()
+	p := Preview{Items: x.input.chosen, Remaining: x.input.chosen - already, Blocked: x.input.blocked()}
 	return p, x.input.plan(each)
 }
 

@@ -91,16 +91,11 @@ func (t *tally) earlier(r *Result, counts bool) {
 	}
 }
 
-func (t *tally) already() int {
+// already returns the numbers of items that earlier runs recorded, and recorded as failed.
+func (t *tally) already() (recorded, failed int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.done
-}
-
-func (t *tally) alreadyFailed() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.failed
+	return t.done, t.failed
 }
 
 // met notes what became of a try that failed.

@@ -187,7 +187,7 @@ func TestAStopWithNothingLeftIsNone(t *testing.T) {
 		recorded, concluded := make(chan struct{}), false
 		var r *work.Runner
 		r = newRunner(t, work.Config{
-			Total: 2, Already: 1,
+			Earlier: func() (total, recorded, failed int) { return 2, 1, 0 },
 			Handler: work.HandlerFunc(func(context.Context, work.Item) (work.Result, error) { return work.Result{}, nil }),
 			Feed: func(context.Context) iter.Seq2[work.Item, error] {
 				return func(yield func(work.Item, error) bool) {

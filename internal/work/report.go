@@ -37,9 +37,10 @@ type Report struct {
 
 // Progress is how far a run is.
 type Progress struct {
-	Total     int // of all runs on the same journal; grows if it was not told
-	Already   int // recorded by earlier runs
-	Done      int // by this run, as what follows
+	Total     int  // of all runs on the same journal
+	Known     bool // Total is all of them, and does not grow
+	Already   int  // recorded by earlier runs
+	Done      int  // by this run, as what follows
 	Failed    int
 	Attempts  int // of items that were recorded, throttled tries aside
 	Throttles int // likewise, the throttled ones
@@ -63,16 +64,7 @@ type tally struct {
 
 	mu      sync.Mutex
 	started time.Time
-	kinds   [64]int
-	finish  map[string]int
-	sum     sluice.Tally
-	results int
-	cached  int
-	cost    float64
-	costed  int
-
-	estimated float64
-	unpriced  int
+	sum     Report // but for Items and Wall
 }
 
 func (t *tally) begin() {
@@ -84,89 +76,55 @@ func (t *tally) begin() {
 func (t *tally) add(r *Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.results++
-	if r.Cached {
-		t.cached++
+	s := &t.sum
+	if s.Kinds[r.Kind]++; r.Kind == sluice.OK {
+		s.Done++
+		s.Finish[r.FinishReason]++
+	} else {
+		s.Failed++
 	}
-	t.kinds[min(int(r.Kind), len(t.kinds)-1)]++
-	if r.Kind == sluice.OK {
-		t.finish[r.FinishReason]++
+	if r.Cached {
+		s.Cached++
 	}
 	if r.HasCost {
-		t.cost += r.Cost
-		t.costed++
-		t.estimated += r.Estimated
-		t.unpriced += r.Unpriced
+		s.Cost += r.Cost
+		s.Costed++
+		s.Estimated += r.Estimated
+		s.Unpriced += r.Unpriced
 	}
-	t.sum.Attempts += r.Tally.Attempts
-	t.sum.Throttles += r.Tally.Throttles
-	t.sum.Queued += r.Tally.Queued
-	t.sum.Cooldown += r.Tally.Cooldown
-	t.sum.Backoff += r.Tally.Backoff
-	t.sum.Usage = t.sum.Usage.Add(r.Tally.Usage)
+	s.Attempts += r.Tally.Attempts
+	s.Throttles += r.Tally.Throttles
+	s.Queued += r.Tally.Queued
+	s.Cooldown += r.Tally.Cooldown
+	s.Backoff += r.Tally.Backoff
+	s.Usage = s.Usage.Add(r.Tally.Usage)
 }
 
-// Progress says how far the run is.
-func (r *Runner) Progress() Progress {
-	t := &r.tally
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	done := t.kinds[sluice.OK]
-	p := Progress{
-		Total:     r.cfg.Total,
-		Already:   r.cfg.Already,
-		Done:      done,
-		Failed:    t.results - done,
-		Attempts:  t.sum.Attempts,
-		Throttles: t.sum.Throttles,
-		Usage:     t.sum.Usage,
-		Cost:      prose.RoundDollars(t.cost),
-		Estimated: prose.RoundDollars(t.estimated),
-	}
-	if read := r.cfg.AlreadyRead; read != nil {
-		p.Already = read()
-	}
-	if failed := r.cfg.AlreadyFailed; failed != nil {
-		p.AlreadyFailed = failed()
-	}
-	p.Total = max(p.Total, p.Already+int(r.taken.Load()))
-	if !t.started.IsZero() {
-		p.Elapsed = time.Since(t.started)
-	}
-	return p
-}
-
-// Report says what became of the items so far; Run returns it at the end.
+// Report returns the results so far; Run returns it at the end.
 func (r *Runner) Report() Report {
 	t := &r.tally
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	done := t.kinds[sluice.OK]
-	rep := Report{
-		Items:     int(r.taken.Load()),
-		Done:      done,
-		Failed:    t.results - done,
-		Kinds:     make(map[sluice.Kind]int),
-		Finish:    maps.Clone(t.finish),
-		Cached:    t.cached,
-		Attempts:  t.sum.Attempts,
-		Throttles: t.sum.Throttles,
-		Usage:     t.sum.Usage,
-		Cost:      prose.RoundDollars(t.cost),
-		Costed:    t.costed,
-		Estimated: prose.RoundDollars(t.estimated),
-		Unpriced:  t.unpriced,
-		Queued:    t.sum.Queued,
-		Cooldown:  t.sum.Cooldown,
-		Backoff:   t.sum.Backoff,
-	}
-	for k, n := range t.kinds {
-		if n > 0 {
-			rep.Kinds[sluice.Kind(k)] = n
-		}
-	}
+	rep := t.sum
+	rep.Items, rep.Kinds, rep.Finish = int(r.taken.Load()), maps.Clone(rep.Kinds), maps.Clone(rep.Finish)
+	rep.Cost, rep.Estimated = prose.RoundDollars(rep.Cost), prose.RoundDollars(rep.Estimated)
 	if !t.started.IsZero() {
 		rep.Wall = time.Since(t.started)
 	}
 	return rep
+}
+
+// Progress says how far the run is.
+func (r *Runner) Progress() Progress {
+	rep := r.Report()
+	p := Progress{
+		Done: rep.Done, Failed: rep.Failed, Attempts: rep.Attempts, Throttles: rep.Throttles,
+		Usage: rep.Usage, Cost: rep.Cost, Estimated: rep.Estimated, Elapsed: rep.Wall,
+	}
+	if r.cfg.Earlier != nil {
+		p.Total, p.Already, p.AlreadyFailed = r.cfg.Earlier()
+	}
+	p.Known = p.Total > 0
+	p.Total = max(p.Total, p.Already+rep.Items)
+	return p
 }

@@ -34,15 +34,9 @@ type Config struct {
 	// Lanes is how many lanes the items have. 0 is unknown: those seen so far count.
 	Lanes int
 
-	// Total is how many items there are, those of earlier runs too, for Progress and to know a stop that came when there was
-	// nothing left to stop. 0 is unknown: those taken in so far count, and all are there once the feed has ended.
-	Total int
-
-	// Already is how many items earlier runs did, for Progress, and AlreadyFailed how many of these failed.
-	// Nil is none. AlreadyRead is Already where that is known only as the items are read, as from a pipe; nil is Already itself.
-	Already       int
-	AlreadyRead   func() int
-	AlreadyFailed func() int
+	// Earlier returns the number of all items, zero while it is unknown, and the numbers of items that earlier runs recorded and recorded
+	// as failed. Nil: all are zero.
+	Earlier func() (total, recorded, failed int)
 
 	// Workers bounds how many items of a lane (and tenant and priority) are handled at once, but for those that wait
 	// in Await. Below that, their number follows what the Scheduler lets through. Default UsualWorkers.
@@ -149,7 +143,7 @@ func New(cfg Config) (*Runner, error) {
 		lanes:  make(map[string]bool),
 		room:   make(chan struct{}, 1),
 	}
-	r.tally.finish = make(map[string]int)
+	r.tally.sum.Kinds, r.tally.sum.Finish = make(map[sluice.Kind]int), make(map[string]int)
 	r.held.again, r.held.done = make(map[int64]bool), make(chan struct{}, 1)
 	return r, nil
 }
@@ -260,7 +254,7 @@ func (r *Runner) begin(ctx context.Context) func() {
 // allDone says whether a halted run had in fact done everything.
 func (r *Runner) allDone() bool {
 	p := r.Progress()
-	return (r.tally.fed.Load() || r.cfg.Total > 0) && p.Left() == 0
+	return (r.tally.fed.Load() || p.Known) && p.Left() == 0
 }
 
 // halted says whether err is that of Drain or Stop.
