@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/sluice-llm/sluice/batch"
 )
@@ -46,4 +47,19 @@ func TestAPipeInACacheIsNoAnswer(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// within fails the test if do does not end.
+func within(t *testing.T, do func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	select {
+	case <-done:
+	case <-time.After(2 * time.Minute):
+		t.Fatal("it does not end")
+	}
 }

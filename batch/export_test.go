@@ -55,7 +55,7 @@ func Render(text string, object []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, bad := r.render(object)
+	out, bad := r.render(rowFields(object))
 	if bad != nil {
 		return "", errors.New(bad.Text + "\n" + bad.Hint)
 	}

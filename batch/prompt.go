@@ -24,7 +24,7 @@ func (p *parser) text(line []byte, number int) (request, *problem) {
 	text := bytes.TrimSpace(line)
 	if p.fill.template != nil {
 		var bad *problem
-		if text, bad = p.fill.template.renderLine(text); bad != nil {
+		if text, bad = p.fill.template.render(map[string]any{"line": string(text)}); bad != nil {
 			return rq, bad
 		}
 	}
@@ -54,7 +54,7 @@ func (p *parser) row(rq *request, object []byte) *problem {
 		}
 	} else {
 		var bad *problem
-		if text, bad = p.fill.template.render(object); bad != nil {
+		if text, bad = p.fill.template.render(rowFields(object)); bad != nil {
 			return bad
 		}
 	}

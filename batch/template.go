@@ -8,82 +8,59 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/internal/template"
 )
 
 // renderer makes the prompts of rows by a template. It is not safe for concurrent use.
 type renderer struct {
-	name   string
-	t      *template.Template
-	fields map[string]any
-	names  map[string]string // of fields: every row has the same ones
-	out    []byte
+	name string
+	t    *template.Template
+	out  []byte
 }
-
-// maxNames is the maximum number of names of fields that are kept.
-const maxNames = 1000
 
 // newRenderer reads a template of that name. Its functions reach neither files nor the environment.
 func newRenderer(name, text string) (*renderer, error) {
-	t, err := template.Parse(name, text, templateFuncs)
-	return &renderer{name: name, t: t, fields: make(map[string]any), names: make(map[string]string)}, err
+	t, err := template.Parse(name, text)
+	return &renderer{name: name, t: t}, err
 }
 
-// render makes the text of a row's object; it is valid until the next.
-func (r *renderer) render(object []byte) ([]byte, *problem) {
-	clear(r.fields)
-	s := jsonscan.New(object)
-	for s.Enter('{'); s.Next('}'); {
-		name := r.field(jsonscan.Name(s.Key()))
-		r.fields[name] = fieldValue(s.Span())
+// rowFields returns the fields of a row's object. Numbers stay the texts that they are.
+func rowFields(object []byte) map[string]any {
+	d := json.NewDecoder(bytes.NewReader(object))
+	d.UseNumber()
+	var fields map[string]any
+	if d.Decode(&fields) != nil {
+		return nil // it is broken, and refused
 	}
-	return r.execute()
+	withNulls(fields)
+	return fields
 }
 
-// renderLine makes the text of a line of plain text, which is the field line.
-func (r *renderer) renderLine(line []byte) ([]byte, *problem) {
-	clear(r.fields)
-	r.fields["line"] = string(line)
-	return r.execute()
-}
-
-func (r *renderer) field(name []byte) string {
-	if known, ok := r.names[string(name)]; ok {
-		return known
-	}
-	if len(r.names) == maxNames {
-		clear(r.names)
-	}
-	text := string(name)
-	r.names[text] = text
-	return text
-}
-
-func (r *renderer) execute() ([]byte, *problem) {
+// render makes the text of a row's fields; it is valid until the next.
+func (r *renderer) render(fields map[string]any) ([]byte, *problem) {
 	if cap(r.out) > 1<<20 {
 		r.out = nil // after a very long row
 	}
-	out, err := r.t.Append(r.out[:0], r.name, r.fields)
+	out, err := r.t.Append(r.out[:0], r.name, fields)
 	if err == nil {
 		r.out = out
 		return out, nil
 	}
 	bad := &problem{Text: "template " + err.Error()}
-	if _, exceeded := errors.AsType[template.Limit](err); exceeded {
-		return nil, bad
-	}
-	bad.Hint = "the row has no fields"
-	if len(r.fields) > 0 {
-		bad.Hint = "use a field of the row: " + r.fieldNames()
+	switch {
+	case errors.Is(err, template.ErrTooLong):
+	case len(fields) == 0:
+		bad.Hint = "the row has no fields"
+	default:
+		bad.Hint = "use a field of the row: " + fieldNames(fields)
 	}
 	return nil, bad
 }
 
-func (r *renderer) fieldNames() string {
+func fieldNames(fields map[string]any) string {
 	const most = 20
-	names := make([]string, 0, len(r.fields))
-	for name := range r.fields {
+	names := make([]string, 0, len(fields))
+	for name := range fields {
 		names = append(names, clip([]byte(name)))
 	}
 	slices.Sort(names)
@@ -98,30 +75,6 @@ type null struct{}
 
 // String returns nothing.
 func (*null) String() string { return "" }
-
-// fieldValue returns a value as templates see it. Numbers stay the texts that they are.
-func fieldValue(value []byte) any {
-	if len(value) == 0 {
-		return "" // of what is broken, which is refused
-	}
-	switch value[0] {
-	case '"':
-		return string(jsonscan.Unquote(value))
-	case 't', 'f':
-		return value[0] == 't'
-	case 'n':
-		return (*null)(nil)
-	case '{', '[':
-		d := json.NewDecoder(bytes.NewReader(value))
-		d.UseNumber()
-		var v any
-		if d.Decode(&v) != nil {
-			return ""
-		}
-		return withNulls(v)
-	}
-	return json.Number(value)
-}
 
 // withNulls puts null where there is nothing, which templates would print as <no value>.
 func withNulls(v any) any {

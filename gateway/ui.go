@@ -24,7 +24,7 @@ var uiStyle string
 var uiPage string
 
 // uiTemplate reads the page. It prints values only between tags and in quoted attributes.
-var uiTemplate = sync.OnceValues(func() (*template.Template, error) { return template.ParseHTML("page", uiPage, nil) })
+var uiTemplate = sync.OnceValues(func() (*template.Template, error) { return template.ParseHTML("page", uiPage) })
 
 // uiParts are the elements of the page that change, by their ids, and the templates of the same names.
 var uiParts = [...]string{"figures", "charts", "uses", "lanes"}

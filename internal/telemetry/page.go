@@ -49,8 +49,7 @@ type laneChart struct {
 // WriteHTML writes the report as one page that needs nothing else: no script, no other file and no network. All
 // values in it are escaped. It fails when w does.
 func (r *Report) WriteHTML(w io.Writer) error {
-	more := func(f Failure) bool { return f.Count > len(f.IDs) }
-	t, err := template.ParseHTML("page", pageText, map[string]any{"more": more})
+	t, err := template.ParseHTML("page", pageText)
 	if err != nil {
 		return err
 	}

@@ -1,65 +1,68 @@
 package template
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
-	"html"
-	"net/url"
+	"math"
 	"reflect"
-	"strconv"
 	"strings"
-	"unicode"
 )
 
-// standard returns the functions of text/template. Unlike there, the index of a missing member is an error.
-func standard() map[string]any {
-	neither := func(any, ...any) any { return nil } // see call
+// function is a function of templates, with its minimum and maximum number of arguments.
+type function struct {
+	min, max int
+	call     func(args []any) (any, error)
+}
+
+// functions returns json and the functions of text/template, except call, the escapers, and slice, which cuts within characters.
+// The index of a missing member is an error.
+func functions() map[string]any {
+	ordered := func(ok func(int) bool) function {
+		return function{2, 2, func(args []any) (any, error) { c, err := compare(args[0], args[1]); return ok(c), err }}
+	}
+	last := func(args []any) (any, error) { return args[len(args)-1], nil } // see state.call
 	return map[string]any{
-		"and": neither, "or": neither,
-		"not":      func(v any) bool { return !truth(v) },
-		"eq":       equal,
-		"ne":       func(a, b any) (bool, error) { same, err := equal(a, b); return !same, err },
-		"lt":       ordered(func(c int) bool { return c < 0 }),
-		"le":       ordered(func(c int) bool { return c <= 0 }),
-		"gt":       ordered(func(c int) bool { return c > 0 }),
-		"ge":       ordered(func(c int) bool { return c >= 0 }),
-		"index":    index,
-		"slice":    slice,
-		"len":      length,
-		"print":    fmt.Sprint,
-		"println":  fmt.Sprintln,
-		"printf":   printf,
-		"html":     func(args ...any) string { return html.EscapeString(fmt.Sprint(args...)) },
-		"urlquery": func(args ...any) string { return url.QueryEscape(fmt.Sprint(args...)) },
-		"js":       escapeJS,
+		"and":     function{1, math.MaxInt, last},
+		"or":      function{1, math.MaxInt, last},
+		"not":     function{1, 1, func(args []any) (any, error) { return !truth(args[0]), nil }},
+		"eq":      function{2, math.MaxInt, func(args []any) (any, error) { return equal(args) }},
+		"ne":      function{2, 2, func(args []any) (any, error) { same, err := equal(args); return !same, err }},
+		"lt":      ordered(func(c int) bool { return c < 0 }),
+		"le":      ordered(func(c int) bool { return c <= 0 }),
+		"gt":      ordered(func(c int) bool { return c > 0 }),
+		"ge":      ordered(func(c int) bool { return c >= 0 }),
+		"index":   function{1, math.MaxInt, index},
+		"len":     function{1, 1, length},
+		"print":   function{0, math.MaxInt, func(args []any) (any, error) { return fmt.Sprint(args...), nil }},
+		"println": function{0, math.MaxInt, func(args []any) (any, error) { return fmt.Sprintln(args...), nil }},
+		"printf":  function{1, math.MaxInt, func(args []any) (any, error) { return fmt.Sprintf(text(args[0]), args[1:]...), nil }},
+		"json":    function{1, 1, toJSON},
 	}
 }
 
 // truth reports whether a value is neither zero nor empty.
 func truth(v any) bool {
-	switch r := reflect.ValueOf(v); r.Kind() {
-	case reflect.Invalid:
-		return false
-	case reflect.Map, reflect.Slice, reflect.String:
+	r := reflect.ValueOf(v)
+	if r.Kind() == reflect.Map || r.Kind() == reflect.Slice {
 		return r.Len() > 0
-	case reflect.Struct:
-		return true
-	default:
-		return !r.IsZero()
 	}
+	return r.IsValid() && !r.IsZero()
 }
 
-// plain returns numbers as int64 or float64, and texts of any type as string.
-func plain(v any) any {
-	switch r := reflect.ValueOf(v); {
-	case r.CanInt():
-		return r.Int()
-	case r.CanFloat():
-		return r.Float()
-	case r.Kind() == reflect.String:
-		return r.String()
+// compare compares two integers, two other numbers, or two texts.
+func compare(a, b any) (int, error) {
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	switch {
+	case x.CanInt() && y.CanInt():
+		return cmp.Compare(x.Int(), y.Int()), nil
+	case x.CanFloat() && y.CanFloat():
+		return cmp.Compare(x.Float(), y.Float()), nil
+	case x.Kind() == reflect.String && y.Kind() == reflect.String:
+		return strings.Compare(x.String(), y.String()), nil
 	}
-	return v
+	return 0, fmt.Errorf("cannot compare a %T with a %T", a, b)
 }
 
 func isNil(v any) bool {
@@ -67,121 +70,72 @@ func isNil(v any) bool {
 	return v == nil || r.Kind() == reflect.Pointer && r.IsNil()
 }
 
-// equal reports whether a equals b or one of the further values.
-func equal(a, b any, more ...any) (same bool, err error) {
-	x, y := plain(a), plain(b)
-	switch typ := reflect.TypeOf(x); {
-	case x == nil || y == nil:
-		same = isNil(x) && isNil(y)
-	case typ != reflect.TypeOf(y) || !typ.Comparable():
-		return false, fmt.Errorf("cannot compare a %T with a %T", a, b)
-	default:
-		same = x == y
-	}
-	if same || len(more) == 0 {
-		return same, nil
-	}
-	return equal(a, more[0], more[1:]...)
-}
-
-// ordered returns a function that compares two numbers or texts and applies ok to the result.
-func ordered(ok func(int) bool) func(a, b any) (bool, error) {
-	return func(a, b any) (bool, error) {
-		x, y := plain(a), plain(b)
-		if reflect.TypeOf(x) == reflect.TypeOf(y) {
-			switch x := x.(type) {
-			case int64:
-				return ok(cmp.Compare(x, y.(int64))), nil
-			case float64:
-				return ok(cmp.Compare(x, y.(float64))), nil
-			case string:
-				return ok(cmp.Compare(x, y.(string))), nil
-			}
-		}
-		return false, fmt.Errorf("cannot compare a %T with a %T", a, b)
-	}
-}
-
-// index returns a member of an object or an element of a list.
-func index(v any, keys ...any) (any, error) {
-	for _, key := range keys {
-		switch of := v.(type) {
-		case map[string]any:
-			member, ok := of[Text(key)]
-			if !ok {
-				return nil, fmt.Errorf("no field %.60q", Text(key))
-			}
-			v = member
-		case []any:
-			i, ok := key.(int)
-			if !ok || i < 0 || i >= len(of) {
-				return nil, fmt.Errorf("element %.20s does not exist: the list has %d elements", Text(key), len(of))
-			}
-			v = of[i]
-		default:
-			return nil, fmt.Errorf("%.60q is neither an object nor a list", Text(v))
+// equal reports whether the first value equals one of the others.
+func equal(args []any) (same bool, err error) {
+	x := args[0]
+	for i := 1; i < len(args) && !same && err == nil; i++ {
+		y, order := args[i], 0
+		if a, b := reflect.ValueOf(x), reflect.ValueOf(y); x == nil || y == nil {
+			same = isNil(x) && isNil(y)
+		} else if a.Kind() == reflect.Bool && b.Kind() == reflect.Bool {
+			same = a.Bool() == b.Bool()
+		} else {
+			order, err = compare(x, y)
+			same = err == nil && order == 0
 		}
 	}
-	return v, nil
+	return same, err
 }
 
-// slice returns the part of a text or list from the first bound to the second.
-func slice(v any, bounds ...int) (any, error) {
-	r := reflect.ValueOf(v)
-	if r.Kind() != reflect.String && r.Kind() != reflect.Slice {
-		return nil, fmt.Errorf("cannot slice a %T", v)
+func index(args []any) (v any, err error) {
+	v = args[0]
+	for i := 1; i < len(args) && err == nil; i++ {
+		v, err = member(v, args[i])
 	}
-	part := [2]int{0, r.Len()}
-	if copy(part[:], bounds); len(bounds) > 2 || part[0] < 0 || part[0] > part[1] || part[1] > r.Len() {
-		return nil, fmt.Errorf("the range %d does not exist: the length is %d", bounds, r.Len())
-	}
-	return r.Slice(part[0], part[1]).Interface(), nil
+	return v, err
 }
 
-func length(v any) (int, error) {
-	switch r := reflect.ValueOf(v); r.Kind() {
+// member returns a member of an object, an element of a list, a field of a struct, or a number of JSON as Int64 or Float64.
+func member(v, key any) (any, error) {
+	name := text(key)
+	switch v := v.(type) {
+	case map[string]any:
+		if member, ok := v[name]; ok {
+			return member, nil
+		}
+	case []any:
+		if i, ok := key.(int); ok && i >= 0 && i < len(v) {
+			return v[i], nil
+		}
+		return nil, fmt.Errorf("element %.20s does not exist: the list has %d elements", name, len(v))
+	case json.Number:
+		if number, err := v.Int64(); err == nil && name == "Int64" {
+			return number, nil
+		}
+		if number, err := v.Float64(); err == nil && name == "Float64" {
+			return number, nil
+		}
+	}
+	if r := reflect.Indirect(reflect.ValueOf(v)); r.Kind() == reflect.Struct {
+		if f := r.FieldByName(name); f.IsValid() && f.CanInterface() {
+			return f.Interface(), nil
+		}
+	}
+	return nil, fmt.Errorf("no field %.60q", name)
+}
+
+func length(args []any) (any, error) {
+	switch r := reflect.ValueOf(args[0]); r.Kind() {
 	case reflect.Map, reflect.Slice, reflect.String:
 		return r.Len(), nil
 	}
-	return 0, fmt.Errorf("len of type %T", v)
+	return nil, fmt.Errorf("a %T has no length", args[0])
 }
 
-// printf refuses formats that pad to more than MaxBytes, because fmt holds all of the text in memory.
-func printf(format string, args ...any) (string, error) {
-	const widest = 1_000_000 // of fmt
-	padding := 0
-	for digits := range strings.FieldsFuncSeq(format, func(r rune) bool { return r < '0' || r > '9' }) {
-		n, err := strconv.Atoi(digits)
-		if err != nil {
-			n = widest
-		}
-		padding += min(n, widest)
-	}
-	for _, arg := range args {
-		if r := reflect.ValueOf(arg); r.CanInt() {
-			n := min(max(r.Int(), -widest), widest)
-			padding += strings.Count(format, "*") * int(max(n, -n))
-		}
-	}
-	if padding > MaxBytes {
-		return "", TooLong
-	}
-	return fmt.Sprintf(format, args...), nil
-}
-
-// escapeJS returns a text as it can stand in a string of JavaScript.
-func escapeJS(args ...any) string {
-	var b strings.Builder
-	for _, r := range fmt.Sprint(args...) {
-		switch {
-		case strings.ContainsRune(`\'"`, r):
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case strings.ContainsRune("<>&=", r) || !unicode.IsPrint(r):
-			fmt.Fprintf(&b, `\u%04X`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
+func toJSON(args []any) (any, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(args[0])
+	return strings.TrimSuffix(b.String(), "\n"), err
 }
