@@ -25,7 +25,12 @@ const schemaBase = "sluice:///"
 
 // ParseSchema compiles a schema of the draft that its $schema names, 2020-12 if it names none. References may lead within
 // the document, and to the published schemas of the drafts themselves: no other file is read, and nothing is fetched.
-func ParseSchema(doc []byte) (*Schema, error) {
+func ParseSchema(doc []byte) (schema *Schema, err error) {
+	defer func() {
+		if r := recover(); r != nil { // in the library, as by a number with an exponent of millions
+			err = fmt.Errorf("cannot be compiled: %v", r)
+		}
+	}()
 	doc = bytes.TrimPrefix(doc, []byte("\ufeff"))
 	if len(bytes.TrimSpace(doc)) == 0 {
 		return nil, errors.New("is empty")
