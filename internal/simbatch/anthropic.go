@@ -52,7 +52,8 @@ func overLimit(of string) string {
 		". For details, refer to: https://docs.claude.com/en/api/rate-limits. Please try again later."
 }
 
-type anthropic struct{}
+// anthropic has OpenAI's form of pages. It has no files.
+type anthropic struct{ openai }
 
 // failure is https://docs.anthropic.com/en/api/errors
 func (anthropic) failure(p *problem, kind string) object {
@@ -94,14 +95,7 @@ func (anthropic) batch(_ *Handler, b *batch, r *request) object {
 	return out
 }
 
-func (anthropic) page(of string, part []object, ids []string, more bool) object {
-	return openai{}.page(of, part, ids, more)
-}
-
 func (anthropic) deleted(id string) object { return object{"id": id, "type": "message_batch_deleted"} }
-
-// file is not used: Anthropic's Batch API has no files.
-func (anthropic) file(*Handler, *file, *request) object { return nil }
 
 // line is https://docs.anthropic.com/en/docs/build-with-claude/batch-processing#retrieving-batch-results
 func (anthropic) line(b *batch, l *line, status int, body []byte) string {

@@ -104,40 +104,32 @@ type entry struct {
 	describe func() object
 }
 
-// batchEntries returns the batches of an API, oldest first.
-func (h *Handler) batchEntries(r *request) (all []entry) {
+// page answers with the part of a list that a request asks for, by the id before it or the id after it. The newest entry comes first.
+func (h *Handler) page(r *request) reply {
+	var all []entry
 	for _, b := range h.batches {
-		if b.api == r.api && !b.deleted {
+		if r.of == "batch" && b.api == r.api && !b.deleted {
 			all = append(all, entry{b.id, b.created, func() object { return r.api.batch(h, b, r) }})
 		}
 	}
-	return all
-}
-
-// fileEntries returns the files of an API with the purpose in the query.
-func (h *Handler) fileEntries(r *request) (all []entry) {
-	purpose := r.query.Get("purpose")
+	q, before := r.query, r.query.Get("before_id")
+	purpose := q.Get("purpose")
 	for _, f := range h.files {
-		if f.api == r.api && h.readable(f, r.now) && (purpose == "" || purpose == f.purpose) && (f.batch == nil || r.api.split) {
+		if r.of == "file" && f.api == r.api && h.readable(f, r.now) && (purpose == "" || purpose == f.purpose) &&
+			(f.batch == nil || r.api.split) {
 			all = append(all, entry{f.id, f.written(), func() object { return r.api.file(h, f, r) }})
 		}
 	}
-	return all
-}
-
-// page answers with the part of a list that a request asks for, by the id before it or the id after it. The newest entry comes first.
-func (h *Handler) page(r *request, of string, all []entry) reply {
 	all = slices.DeleteFunc(all, func(e entry) bool { return r.now.Sub(e.created) < h.config.ListDelay })
 	slices.SortStableFunc(all, func(x, y entry) int { return int(x.created.Unix() - y.created.Unix()) })
-	q, before := r.query, r.query.Get("before_id")
 	if (q.Get("order") != "asc") != (before != "") {
 		slices.Reverse(all)
 	}
 	limit, err := strconv.Atoi(cmp.Or(q.Get("limit"), q.Get("pageSize")))
 	if err != nil || limit < 1 {
-		limit = r.api.lists[of].usual
+		limit = r.api.lists[r.of].usual
 	}
-	limit = min(limit, r.api.lists[of].max)
+	limit = min(limit, r.api.lists[r.of].max)
 	if cursor := cmp.Or(before, q.Get("after"), q.Get("after_id"), q.Get("pageToken")); cursor != "" {
 		if i := slices.IndexFunc(all, func(e entry) bool { return e.id == cursor }); i >= 0 {
 			all = all[i+1:]
@@ -154,7 +146,7 @@ func (h *Handler) page(r *request, of string, all []entry) reply {
 	for _, e := range part {
 		objects, ids = append(objects, e.describe()), append(ids, e.id)
 	}
-	return answer(r.api.page(of, objects, ids, len(all) > limit))
+	return answer(r.api.page(r.of, objects, ids, len(all) > limit))
 }
 
 // orNull is null for a zero.

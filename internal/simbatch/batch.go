@@ -109,17 +109,14 @@ func (b *batch) tally(now time.Time) (answered, failed int) {
 	return answered, done - answered
 }
 
-// create creates a batch, unless the request is wrong or a limit is reached.
+// create creates a batch, unless its first error has a status. Another error makes the batch fail.
 func (h *Handler) create(r *request) reply {
 	b := &batch{api: r.api, created: r.now, latency: h.config.Latency, asked: asked{endpoint: r.api.endpoint}}
 	input, p := r.api.create(h, r, b)
-	if p == nil {
-		p = h.read(b, input)
-	}
-	if p == nil {
-		p = h.shortfall(b)
-	}
 	if p != nil {
+		return h.refuse(r, p)
+	}
+	if p = h.read(b, input); p != nil && p.status != 0 {
 		return h.refuse(r, p)
 	}
 	b.id = h.newID(r.api.lists["batch"].prefix)
@@ -133,22 +130,19 @@ func (h *Handler) create(r *request) reply {
 	return out
 }
 
-// read reads the requests of a batch. Their errors make the batch fail, or the API refuses it with the first.
+// read reads the requests of a batch, and returns the first error.
 func (h *Handler) read(b *batch, input []byte) *problem {
 	requests, size := h.maxima(b.api)
-	tooLarge, seen := len(input) > size, map[string]bool{}
-	s := jsonscan.New(input)
-	switch {
-	case tooLarge:
-		b.wrong("too_large", 0, "limit", size)
-	case b.input == "":
-		n := 0
+	if len(input) > size && b.wrong("too_large", 0, "limit", size) {
+		return b.problems[0]
+	}
+	n, seen := 0, map[string]bool{}
+	if s := jsonscan.New(input); b.input == "" {
 		for range s.Elements {
 			b.add(n, s.Span(), seen)
 			n++
 		}
-	default:
-		n := 0
+	} else {
 		for text := range bytes.Lines(input) {
 			if n++; len(bytes.TrimSpace(text)) > 0 {
 				b.add(n, text, seen)
@@ -156,7 +150,7 @@ func (h *Handler) read(b *batch, input []byte) *problem {
 		}
 	}
 	switch {
-	case tooLarge || len(b.problems) > 0:
+	case len(b.problems) > 0:
 	case len(b.lines) == 0 && b.input == "":
 		b.wrong("no_requests", 0)
 	case len(b.lines) == 0:
@@ -165,11 +159,12 @@ func (h *Handler) read(b *batch, input []byte) *problem {
 		b.wrong("too_many", 0, "count", len(b.lines), "limit", requests)
 	default:
 		h.weigh(b)
+		h.limit(b)
 	}
-	if len(b.problems) > 0 && b.problems[0].status != 0 {
-		return b.problems[0]
+	if len(b.problems) == 0 {
+		return nil
 	}
-	return nil
+	return b.problems[0]
 }
 
 // add adds a line, and its first error.
@@ -254,19 +249,8 @@ func (h *Handler) weigh(b *batch) {
 	}
 }
 
-// shortfall returns the error of a batch beyond a limit. If the API accepts the batch, the batch fails with the error instead.
-func (h *Handler) shortfall(b *batch) *problem {
-	p := h.beyond(b)
-	if p != nil && p.status == 0 {
-		b.problems = []*problem{p}
-		h.stats.Refused[p.name]++
-		return nil
-	}
-	return p
-}
-
-// beyond returns the error for the limit that a batch exceeds, or nil.
-func (h *Handler) beyond(b *batch) *problem {
+// limit adds the error for the limit that a batch exceeds.
+func (h *Handler) limit(b *batch) {
 	var lastHour []time.Time
 	pending, enqueued := len(b.lines), maps.Clone(b.tokens)
 	for _, other := range h.batches {
@@ -286,24 +270,22 @@ func (h *Handler) beyond(b *batch) *problem {
 			}
 		}
 	}
-	limits := &h.config
-	if n := limits.PerHour; n > 0 && len(lastHour) >= n {
+	c := &h.config
+	if n := c.PerHour; n > 0 && len(lastHour) >= n {
 		wait := lastHour[len(lastHour)-n].Add(time.Hour).Sub(b.created)
-		p := b.api.problem("per_hour", "limit", prose.Group(n), "wait", seconds(wait))
-		p.wait = wait
-		return p
+		b.wrong("per_hour", 0, "limit", prose.Group(n), "wait", seconds(wait))
+		b.problems[0].wait = wait
+		return
 	}
-	if limits.Pending > 0 && pending > limits.Pending {
-		if p := b.api.problem("pending", "limit", prose.Group(limits.Pending)); p != nil {
-			return p
-		}
+	if c.Pending > 0 && pending > c.Pending && b.wrong("pending", 0, "limit", prose.Group(c.Pending)) {
+		return
 	}
 	for _, model := range slices.Sorted(maps.Keys(enqueued)) {
-		if limits.EnqueuedTokens > 0 && enqueued[model] > limits.EnqueuedTokens {
-			return b.api.problem("enqueued_tokens", "model", model, "limit", prose.Group(limits.EnqueuedTokens))
+		if c.EnqueuedTokens > 0 && enqueued[model] > c.EnqueuedTokens &&
+			b.wrong("enqueued_tokens", 0, "model", model, "limit", prose.Group(c.EnqueuedTokens)) {
+			return
 		}
 	}
-	return nil
 }
 
 // start decides how a batch goes, and starts it.
@@ -312,6 +294,9 @@ func (h *Handler) start(b *batch) {
 	every := func(n int) bool { return n > 0 && h.stats.Batches%n == 0 }
 	switch {
 	case len(b.problems) > 0:
+		if name := b.problems[0].name; name == "enqueued_tokens" {
+			h.stats.Refused[name]++
+		}
 		b.fate, b.lines, b.tokens = invalid, nil, nil
 	case every(h.config.ExpireEvery):
 		b.fate = expired
@@ -402,7 +387,6 @@ func (h *Handler) ofBatch(r *request, operation string) reply {
 			return h.refuse(r, p)
 		}
 		b.deleted = true
-		h.remove(b.output)
 		return answer(a.deleted(b.id))
 	}
 	return answer(a.batch(h, b, r))

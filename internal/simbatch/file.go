@@ -2,6 +2,7 @@ package simbatch
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -77,7 +78,7 @@ func (h *Handler) readable(f *file, now time.Time) bool {
 	if f.batch == nil {
 		return !f.begun
 	}
-	return !h.config.LoseResults && f.exists(now)
+	return !h.config.LoseResults && !f.batch.deleted && f.exists(now)
 }
 
 // content returns the bytes of a file.
@@ -130,34 +131,23 @@ func (h *Handler) input(a *api, id string) *file {
 	return nil
 }
 
-// remove deletes a file. A batch keeps the lines that it read from the file.
-func (h *Handler) remove(f *file) {
-	h.files = slices.DeleteFunc(h.files, func(other *file) bool { return other == f })
-}
-
 // ofFile answers file, content and remove.
 func (h *Handler) ofFile(r *request, operation string) reply {
 	f, missing := h.find(r.api, r.id), r.api.problem("no_file", "id", r.id)
-	if f == nil {
+	if f != nil && f.batch != nil && operation == "content" {
+		missing = cmp.Or(r.api.problem("no_results"), missing)
+	}
+	if f == nil || !h.readable(f, r.now) {
 		return h.refuse(r, missing)
 	}
-	readable := h.readable(f, r.now)
-	if operation == "content" {
-		name := "no_results"
-		if f.batch == nil {
-			name = "upload"
-		}
-		if p := r.api.problem(name); p != nil && readable == (f.batch == nil) {
+	switch operation {
+	case "content":
+		if p := r.api.problem("upload"); p != nil && f.batch == nil {
 			return h.refuse(r, p)
 		}
-	}
-	switch {
-	case !readable:
-		return h.refuse(r, missing)
-	case operation == "content":
 		return h.download(f, "application/octet-stream")
-	case operation == "remove":
-		h.remove(f)
+	case "remove": // a batch keeps the lines that it read from the file
+		h.files = slices.DeleteFunc(h.files, func(other *file) bool { return other == f })
 		return answer(r.api.deleted(f.id))
 	}
 	return answer(r.api.file(h, f, r))

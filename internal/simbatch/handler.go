@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -50,10 +51,7 @@ type Handler struct {
 
 // New returns a Handler for a valid Config. With noStats it keeps no accounts per request.
 func New(c Config, seed uint64, noStats bool, host Host) *Handler {
-	if c.Latency == 0 {
-		c.Latency = time.Second
-	}
-	c.Latency = max(c.Latency, 0)
+	c.Latency = max(cmp.Or(c.Latency, time.Second), 0)
 	return &Handler{
 		config: c, seed: seed, noStats: noStats, host: host, tries: map[hash]uint32{},
 		stats: Stats{Calls: map[string]int{}, Refused: map[string]int{}},
@@ -140,26 +138,20 @@ func (out *reply) write(w http.ResponseWriter) {
 	if out.lost {
 		panic(http.ErrAbortHandler)
 	}
-	for name, values := range out.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), out.header)
 	w.Header().Set("Content-Type", cmp.Or(out.kind, "application/json"))
-	body := out.body
+	part := len(out.body)
 	if out.cut > 0 {
-		for len(body) > 2 && (body[len(body)/2-1] == '\n' || body[len(body)/2] == '\n') { // its half has to end within a line
-			body = body[:len(body)-1]
+		for part /= 2; part > 1 && (out.body[part-1] == '\n' || out.body[part] == '\n'); part-- { // it has to end within a line
 		}
 	}
 	if out.cut == 2 { // the body ends with the connection: https://www.rfc-editor.org/rfc/rfc9112#section-6.3
 		w.Header().Set("Transfer-Encoding", "identity") // which net/http takes for neither length nor chunks
 	} else {
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	}
-	if out.cut > 0 {
-		body = body[:len(body)/2]
+		w.Header().Set("Content-Length", strconv.Itoa(len(out.body)))
 	}
 	w.WriteHeader(out.status)
-	w.Write(body) // the client may have disconnected
+	w.Write(out.body[:part]) // the client may have disconnected
 	if out.cut == 1 {
 		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
@@ -199,12 +191,10 @@ func (h *Handler) serve(r *request, size int) reply {
 	switch operation {
 	case "create":
 		return h.create(r)
-	case "list":
-		return h.page(r, r.of, h.batchEntries(r))
+	case "list", "files":
+		return h.page(r)
 	case "upload":
 		return h.upload(r)
-	case "files":
-		return h.page(r, r.of, h.fileEntries(r))
 	case "file", "content", "remove":
 		return h.ofFile(r, operation)
 	}
