@@ -38,7 +38,6 @@ type list struct {
 
 // ends is how batches end.
 type ends struct {
-	breaks  bool // a batch can fail as a whole
 	partial bool // a batch that expired or was cancelled has results, which name the lines that did not run
 	ordered bool // results are in the order of the requests
 	split   bool // results are in two files, for answers and errors; files of results are listed

@@ -22,8 +22,8 @@ type batch struct {
 	latency  time.Duration
 	tokens   map[string]int // by model
 	lines    []line
-	order    []int32 // in which the lines run
-	problems []*problem
+	order    []int32    // in which the lines run
+	problems []*problem // why it fails
 
 	fate      state // in which it ends
 	runs      int   // number of lines in order that run
@@ -300,23 +300,19 @@ func (h *Handler) start(b *batch) {
 		b.fate, b.lines, b.tokens = invalid, nil, nil
 	case every(h.config.ExpireEvery):
 		b.fate = expired
-	case every(h.config.FailEvery):
+		b.wrong("expired", 0)
+		if b.api.partial {
+			b.runs = len(b.lines) / 2
+		}
+	case every(h.config.FailEvery) && b.wrong("broken", 0):
 		b.fate = broken
 	default:
-		b.fate = completed
-	}
-	h.draw(b)
-	switch {
-	case b.fate == completed:
-		b.runs = len(b.lines)
-	case b.fate == expired && b.api.partial:
-		b.runs = len(b.lines) / 2
-	case b.fate == broken && !b.api.breaks:
 		b.fate, b.runs = completed, len(b.lines)
-		for i := range b.lines {
+		for i := 0; i < b.runs && every(h.config.FailEvery); i++ {
 			b.lines[i].fail = http.StatusInternalServerError
 		}
 	}
+	h.draw(b)
 	h.batches = append(h.batches, b)
 }
 
@@ -356,7 +352,8 @@ func (h *Handler) cancel(b *batch, now time.Time) bool {
 		answered, failed := b.tally(now)
 		ran = answered + failed
 	}
-	b.fate, b.cancelled, b.runs = cancelled, now, ran
+	b.fate, b.cancelled, b.runs, b.problems = cancelled, now, ran, nil
+	b.wrong("cancelled", 0)
 	return true
 }
 

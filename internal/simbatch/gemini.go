@@ -34,7 +34,7 @@ var geminiAPI = &api{
 		"BATCH_STATE_EXPIRED", "BATCH_STATE_FAILED", "BATCH_STATE_FAILED", "BATCH_STATE_CANCELLED"},
 	// An expired batch has no results (JobState in https://github.com/googleapis/python-genai/blob/main/google/genai/types.py). A
 	// cancelled one ends with an error, and has none either (https://google.aip.dev/151).
-	ends: ends{breaks: true, ordered: true, quiet: true},
+	ends: ends{ordered: true, quiet: true},
 	kinds: map[int]string{http.StatusNotFound: "NOT_FOUND", http.StatusForbidden: "PERMISSION_DENIED",
 		http.StatusTooManyRequests: "RESOURCE_EXHAUSTED", 0: "INVALID_ARGUMENT"},
 	form: gemini{},
@@ -51,9 +51,13 @@ var geminiAPI = &api{
 		"json":        {message: "Invalid JSON payload received. Unexpected token."},
 		"no_requests": {status: http.StatusBadRequest, message: "Request contains an invalid argument."},
 		"too_many":    {status: http.StatusBadRequest, message: "Request contains an invalid argument."},
-		"line":        {message: "Line {line} of the input file is not a valid request."},
-		"body":        {message: "Line {line} of the input file is not a valid request."},
-		"empty_file":  {message: "The input file is empty."},
+		// codes of https://github.com/googleapis/googleapis/blob/master/google/rpc/code.proto
+		"line":       {code: "3", message: "Line {line} of the input file is not a valid request."},
+		"body":       {code: "3", message: "Line {line} of the input file is not a valid request."},
+		"empty_file": {code: "3", message: "The input file is empty."},
+		"expired":    {code: "4", message: "The batch expired before it was done."},
+		"broken":     {code: "13", message: "An internal error has occurred."},
+		"cancelled":  {code: "1", message: "The operation was cancelled."},
 		// https://github.com/googleapis/python-genai/issues/1901
 		"per_hour":        {status: http.StatusTooManyRequests, message: overQuota},
 		"enqueued_tokens": {status: http.StatusTooManyRequests, message: overQuota},
@@ -145,20 +149,12 @@ func (g gemini) batch(h *Handler, b *batch, r *request) object {
 		return out
 	}
 	about["endTime"], about["updateTime"], out["done"] = rfc3339(b.ended()), rfc3339(b.ended()), true
-	// codes of https://github.com/googleapis/googleapis/blob/master/google/rpc/code.proto
-	switch b.fate {
-	case expired:
-		out["error"] = object{"code": 4, "message": "The batch expired before it was done."}
-	case invalid:
-		out["error"] = object{"code": 3, "message": b.problems[0].message}
-	case broken:
-		out["error"] = object{"code": 13, "message": "An internal error has occurred."}
-	case cancelled:
-		out["error"] = object{"code": 1, "message": "The operation was cancelled."}
-	default:
+	if b.fate == completed {
 		response := g.output(h, b)
 		about["output"], out["response"] = maps.Clone(response), response
 		response["@type"] = geminiTypes + "GenerateContentBatchOutput"
+	} else {
+		out["error"] = object{"code": json.Number(b.problems[0].code), "message": b.problems[0].message}
 	}
 	return out
 }

@@ -25,7 +25,7 @@ var openaiAPI = &api{
 	ids:     regexp.MustCompile(`.`),
 	// https://platform.openai.com/docs/guides/batch#4-check-the-status-of-a-batch
 	states: [...]string{"validating", "in_progress", "finalizing", "cancelling", "completed", "expired", "failed", "failed", "cancelled"},
-	ends:   ends{breaks: true, partial: true, split: true},
+	ends:   ends{partial: true, split: true},
 	kinds:  map[int]string{http.StatusTooManyRequests: "requests", 0: "invalid_request_error"},
 	form:   openai{},
 
@@ -115,7 +115,6 @@ func (openai) batch(_ *Handler, b *batch, r *request) object {
 		"request_counts": object{"total": len(b.lines), "completed": answered, "failed": failed},
 	}
 	out[b.api.states[b.fate]+"_at"] = at(b.ended())
-	problems := b.problems
 	switch b.fate {
 	case expired:
 		out["expires_at"] = b.ended().Unix()
@@ -124,12 +123,10 @@ func (openai) batch(_ *Handler, b *batch, r *request) object {
 		out["finalizing_at"] = at(b.finished())
 	case invalid:
 		out["in_progress_at"] = nil
-	case broken:
-		problems = []*problem{b.api.problem("broken")}
 	}
 	if out["failed_at"] != nil {
 		var list []object
-		for _, p := range problems {
+		for _, p := range b.problems {
 			list = append(list, object{"code": p.code, "line": orNull(p.line), "message": p.message, "param": orNull(p.param)})
 		}
 		out["errors"] = object{"object": "list", "data": list}
