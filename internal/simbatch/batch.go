@@ -342,19 +342,14 @@ func (h *Handler) draw(b *batch) {
 	}
 }
 
-// cancel cancels a batch. It reports false if the batch has ended.
-func (h *Handler) cancel(b *batch, now time.Time) bool {
-	if b.state(now) >= cancelling {
-		return b.state(now) == cancelling
-	}
-	ran := 0
+// cancel cancels a batch that runs.
+func (b *batch) cancel(now time.Time) {
+	answered, failed := b.tally(now)
+	b.fate, b.cancelled, b.runs, b.problems = cancelled, now, 0, nil
 	if b.api.partial {
-		answered, failed := b.tally(now)
-		ran = answered + failed
+		b.runs = answered + failed
 	}
-	b.fate, b.cancelled, b.runs, b.problems = cancelled, now, ran, nil
 	b.wrong("cancelled", 0)
-	return true
 }
 
 // ofBatch answers get, cancel, delete and results.
@@ -373,8 +368,11 @@ func (h *Handler) ofBatch(r *request, operation string) reply {
 		}
 		return h.download(b.output, "application/x-jsonl")
 	case "cancel":
-		if p := a.problem("ended", "state", a.states[state]); !h.cancel(b, r.now) && p != nil {
+		if p := a.problem("ended", "state", a.states[state]); state >= completed && p != nil {
 			return h.refuse(r, p)
+		}
+		if state < cancelling {
+			b.cancel(r.now)
 		}
 		if a.quiet {
 			return answer(object{})

@@ -19,8 +19,7 @@ type file struct {
 	purpose string
 	mime    string
 	data    []byte
-	created time.Time
-	begun   bool // the upload is not complete
+	created time.Time // zero: the upload is not complete
 
 	batch     *batch // nil: an upload
 	failures  bool   // of two result files, the one for lines that failed
@@ -76,7 +75,7 @@ func (f *file) idOrNull(now time.Time) any {
 // readable reports whether a file can be fetched.
 func (h *Handler) readable(f *file, now time.Time) bool {
 	if f.batch == nil {
-		return !f.begun
+		return !f.created.IsZero()
 	}
 	return !h.config.LoseResults && !f.batch.deleted && f.exists(now)
 }
@@ -125,7 +124,7 @@ func (h *Handler) find(a *api, id string) *file {
 
 // input returns the complete upload of that id, or nil.
 func (h *Handler) input(a *api, id string) *file {
-	if f := h.find(a, id); f != nil && f.batch == nil && !f.begun {
+	if f := h.find(a, id); f != nil && f.batch == nil && !f.created.IsZero() {
 		return f
 	}
 	return nil

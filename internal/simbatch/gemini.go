@@ -226,7 +226,7 @@ func (h *Handler) resumable(r *request) reply {
 		return h.startUpload(r)
 	}
 	f := h.find(r.api, r.query.Get("upload_id"))
-	if f == nil || !f.begun {
+	if f == nil || !f.created.IsZero() {
 		return h.refuse(r, r.api.problem("no_route"))
 	}
 	active := reply{status: http.StatusOK, header: http.Header{"X-Goog-Upload-Status": {"active"}}}
@@ -244,7 +244,7 @@ func (h *Handler) resumable(r *request) reply {
 	if !strings.Contains(command, "finalize") {
 		return active
 	}
-	f.begun, f.created = false, r.now
+	f.created = r.now
 	out := h.stored(f, object{"file": r.api.file(h, f, r)})
 	out.header = http.Header{"X-Goog-Upload-Status": {"final"}}
 	return out
@@ -261,7 +261,7 @@ func (h *Handler) startUpload(r *request) reply {
 	}
 	json.Unmarshal(r.body, &ask) // a body is optional
 	h.stats.Calls["upload"]++
-	f := &file{api: r.api, id: h.newID(""), name: cmp.Or(ask.File.Name, ask.File.Name2), begun: true,
+	f := &file{api: r.api, id: h.newID(""), name: cmp.Or(ask.File.Name, ask.File.Name2),
 		mime: cmp.Or(r.Header.Get("X-Goog-Upload-Header-Content-Type"), ask.File.Mime, "application/jsonl")}
 	h.files = append(h.files, f)
 	return reply{status: http.StatusOK, header: http.Header{"X-Goog-Upload-Status": {"active"},
