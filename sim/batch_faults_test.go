@@ -49,29 +49,6 @@ func TestOpenAIBatchFailsValidation(t *testing.T) {
 	}
 }
 
-func TestOpenAIBatchWaitsForEnqueuedTokens(t *testing.T) {
-	bubble(t, func(t *testing.T, _ context.Context) {
-		c := batchesOf(t, sim.Config{Batches: sim.Batches{EnqueuedTokens: 1050, Latency: 10 * time.Second}})
-		file := c.upload(openaiLines(100)).text("id") // of 10 tokens each
-		first := c.createOpenAI(file)
-		second := c.createOpenAI(file)
-		time.Sleep(5 * time.Second)
-		b := c.ok("GET", "/v1/batches/"+second.text("id"), "")
-		equal(t, "status", b.text("status"), "failed")
-		equal(t, "code", b.text("errors", "data", 0, "code"), "token_limit_exceeded")
-		equal(t, "message", b.text("errors", "data", 0, "message"), "Enqueued token limit reached for gpt-4o in organization org-sim. "+
-			"Limit: 1,050 enqueued tokens. Please try again once some in_progress batches have been completed.")
-		time.Sleep(5 * time.Second)
-		equal(t, "first", c.ok("GET", "/v1/batches/"+first.text("id"), "").text("status"), "completed")
-		third := c.createOpenAI(file)
-		time.Sleep(10 * time.Second)
-		equal(t, "third", c.ok("GET", "/v1/batches/"+third.text("id"), "").text("status"), "completed")
-		stats := c.server.Stats().Batches
-		equal(t, "refused", stats.Refused["enqueued_tokens"], 1)
-		equal(t, "lines that ran twice", stats.Repeated, 100)
-	})
-}
-
 // creators creates a batch of two lines by each API, and returns the answer.
 func creators() map[string]func(batchClient) reply {
 	return map[string]func(batchClient) reply{
@@ -123,7 +100,6 @@ func TestAnthropicBatchIsRefused(t *testing.T) {
 		{"no requests", `{"requests":[]}`, "invalid_request_error", 400},
 		{"duplicate id", `{"requests":[` + one + "," + one + `]}`, "invalid_request_error", 400},
 		{"id with a space", `{"requests":[{"custom_id":"a b","params":{}}]}`, "invalid_request_error", 400},
-		{"long id", `{"requests":[{"custom_id":"` + strings.Repeat("a", 65) + `","params":{}}]}`, "invalid_request_error", 400},
 		{"no params", `{"requests":[{"custom_id":"a"}]}`, "invalid_request_error", 400},
 		{"too many", messageRequests(4), "request_too_large", 413},
 		{"too long", `{"requests":[` + one + strings.Repeat(" ", 5000) + `]}`, "request_too_large", 413},
@@ -210,27 +186,6 @@ func TestAnswerToACreationIsLost(t *testing.T) {
 	if err == nil {
 		t.Errorf("the creation was answered: %d", response.StatusCode)
 	}
-	if r := c.do("POST", messageBatches, messageRequests(1), version()...); r.err == nil {
-		t.Errorf("the creation was answered: %d", r.status)
-	}
 	equal(t, "tag of the batch", c.ok("GET", "/v1/batches", "").text("data", 0, "metadata", "tag"), "t1")
-	equal(t, "message batches", len(c.ok("GET", messageBatches, "", version()...)["data"].([]any)), 1)
-	equal(t, "dropped", c.server.Stats().Batches.Dropped, 3)
-}
-
-func TestListsLagBehind(t *testing.T) {
-	bubble(t, func(t *testing.T, _ context.Context) {
-		c := batchesOf(t, sim.Config{Batches: sim.Batches{ListDelay: 3 * time.Second}})
-		file := c.upload(openaiLines(1)).text("id")
-		b := c.createOpenAI(file)
-		c.ok("GET", "/v1/files/"+file, "")
-		for _, want := range []string{"", file} {
-			equal(t, "listed file", c.ok("GET", "/v1/files?purpose=batch", "").text("data", 0, "id"), want)
-			if want != "" {
-				want = b.text("id")
-			}
-			equal(t, "listed batch", c.ok("GET", "/v1/batches", "").text("data", 0, "id"), want)
-			time.Sleep(3 * time.Second)
-		}
-	})
+	equal(t, "dropped", c.server.Stats().Batches.Dropped, 2)
 }

@@ -73,18 +73,6 @@ func TestOpenAIBatchIsCancelled(t *testing.T) {
 	})
 }
 
-func TestOpenAIBatchFailsAsAWhole(t *testing.T) {
-	bubble(t, func(t *testing.T, _ context.Context) {
-		c := batchesOf(t, sim.Config{Batches: sim.Batches{FailEvery: 2}})
-		equal(t, "first", c.runOpenAI(openaiLines(2)).text("status"), "completed")
-		b := c.runOpenAI(openaiLines(2))
-		equal(t, "second", b.text("status"), "failed")
-		equal(t, "code", b.text("errors", "data", 0, "code"), "server_error")
-		equal(t, "third", c.runOpenAI(openaiLines(2)).text("status"), "completed")
-		equal(t, "repeated", c.server.Stats().Batches.Repeated, 2)
-	})
-}
-
 func TestOpenAIListsGoByPages(t *testing.T) {
 	bubble(t, func(t *testing.T, _ context.Context) {
 		c := batchesOf(t, sim.Config{Batches: sim.Batches{Latency: -1}})
@@ -94,6 +82,7 @@ func TestOpenAIListsGoByPages(t *testing.T) {
 			batches = append(batches, c.createOpenAI(files[len(files)-1]).text("id"))
 			time.Sleep(time.Second)
 		}
+		equal(t, "repeated", c.server.Stats().Batches.Repeated, 4)
 		slices.Reverse(batches) // the newest comes first
 		for path, want := range map[string][]string{"/v1/files?purpose=batch&order=asc&limit=2": files, "/v1/batches?limit=2": batches} {
 			var got []string

@@ -77,7 +77,8 @@ type Stats struct {
 	Answered int `json:"answered"`
 	Failed   int `json:"failed"`
 	// Repeated counts the lines that were answered before, by custom_id and request, once for every time. Ran is the number
-	// of answers by [LineHash]. Both are empty without accounts per request.
+	// of answers by line: the first 16 bytes in hex of the SHA-256 of its custom_id (Gemini: its key), a line feed and its
+	// request. Both are empty without accounts per request.
 	Repeated int            `json:"repeated"`
 	Ran      map[string]int `json:"ran,omitempty"`
 	// Calls counts the operations: upload, files, file, content, remove, create, list, get, cancel, results and delete.
@@ -94,21 +95,25 @@ type Stats struct {
 func (h *Handler) Stats() (Stats, map[string]int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	stats := h.stats
-	stats.Calls, stats.Refused = maps.Clone(stats.Calls), maps.Clone(stats.Refused)
-	stats.Ran = byName(h.ran)
+	stats, paid := h.stats, map[string]int{}
+	stats.Calls, stats.Refused, stats.Ran = maps.Clone(stats.Calls), maps.Clone(stats.Refused), map[string]int{}
+	for _, b := range h.batches {
+		stats.Lines += len(b.lines)
+		for _, i := range b.order[:b.runs] {
+			l := &b.lines[i]
+			if l.fail != 0 {
+				stats.Failed++
+				continue
+			}
+			stats.Answered++
+			if !h.noStats {
+				paid[l.hash.String()]++
+				stats.Ran[hashOf([]byte(l.id+"\n"), l.body).String()]++
+			}
+		}
+	}
 	for _, n := range stats.Ran {
 		stats.Repeated += n - 1
 	}
-	return stats, byName(h.paid)
-}
-
-func byName(counts map[hash]int) map[string]int {
-	named := make(map[string]int, len(counts))
-	for hash, n := range counts {
-		if n > 0 {
-			named[hash.String()] = n
-		}
-	}
-	return named
+	return stats, paid
 }

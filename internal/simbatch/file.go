@@ -2,6 +2,7 @@ package simbatch
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -12,15 +13,13 @@ import (
 
 // file is an upload, or the results of a batch, which are written when they are fetched.
 type file struct {
-	api     api
+	api     *api
 	id      string
 	name    string
 	purpose string
 	mime    string
 	data    []byte
-	created time.Time
-	begun   bool // the upload is not complete
-	deleted bool
+	created time.Time // zero: the upload is not complete
 
 	batch     *batch // nil: an upload
 	failures  bool   // of two result files, the one for lines that failed
@@ -29,33 +28,36 @@ type file struct {
 
 // newResult adds a result file.
 func (h *Handler) newResult(b *batch, failures bool) *file {
-	f := &file{api: b.api, id: h.newID(b.api.traits().fileID), batch: b, purpose: "batch_output", failures: failures}
+	f := &file{api: b.api, id: h.newID(b.api.lists["file"].prefix), batch: b, purpose: "batch_output", failures: failures}
 	h.files = append(h.files, f)
 	return f
 }
 
-// holds reports whether a result file has the line at a place in the order.
-func (f *file) holds(place int) bool {
-	b := f.batch
-	t := b.api.traits()
-	failed := b.lines[b.order[place]].fail != 0
-	if place >= b.runs {
-		if !t.lists {
-			return false
-		}
-		failed = true
+// written is the instant at which a file is complete.
+func (f *file) written() time.Time {
+	if f.batch != nil {
+		return f.batch.ended()
 	}
-	return t.one || failed == f.failures
+	return f.created
+}
+
+// lines yields the lines of a result file, and whether they ran.
+func (f *file) lines(yield func(l *line, ran bool) bool) {
+	b := f.batch
+	for place, i := range b.order {
+		l, ran := &b.lines[i], place < b.runs
+		failed := l.fail != 0 || !ran
+		if (!b.api.split || failed == f.failures) && !yield(l, ran) {
+			return
+		}
+	}
 }
 
 // exists reports whether a result file was written. A file without lines is not.
 func (f *file) exists(now time.Time) bool {
-	b := f.batch
-	if b.phase(now) != ended || b.outcome == invalid || b.outcome == broken {
-		return false
-	}
-	for place := range b.order {
-		if f.holds(place) {
+	s := f.batch.state(now)
+	if s == completed || f.batch.api.partial && (s == expired || s == cancelled) {
+		for range f.lines {
 			return true
 		}
 	}
@@ -73,9 +75,9 @@ func (f *file) idOrNull(now time.Time) any {
 // readable reports whether a file can be fetched.
 func (h *Handler) readable(f *file, now time.Time) bool {
 	if f.batch == nil {
-		return !f.begun && !f.deleted
+		return !f.created.IsZero()
 	}
-	return !f.deleted && !h.config.LoseResults && f.exists(now)
+	return !h.config.LoseResults && !f.batch.deleted && f.exists(now)
 }
 
 // content returns the bytes of a file.
@@ -85,26 +87,19 @@ func (h *Handler) content(f *file) []byte {
 		return f.data
 	}
 	var out []byte
-	for place, i := range b.order {
-		if !f.holds(place) {
-			continue
-		}
-		l := &b.lines[i]
+	for l, ran := range f.lines {
 		status, body := 0, []byte(nil)
-		if place < b.runs {
+		if ran {
 			status, body = h.answer(b, l)
 		}
 		out = append(append(out, b.api.line(b, l, status, body)...), '\n')
-		if place == 0 {
-			out = slices.Grow(out, len(out)*len(b.lines))
-		}
 	}
 	return out
 }
 
 // answer returns the response to a line.
 func (h *Handler) answer(b *batch, l *line) (status int, body []byte) {
-	return h.host.Answer(b.asked.endpoint, b.asked.model, l.body, b.created, int(l.fail))
+	return h.host.Answer(b.endpoint, b.model, l.body, b.created, int(l.fail))
 }
 
 // download is the reply with the content of a file.
@@ -117,8 +112,8 @@ func (h *Handler) download(f *file, kind string) reply {
 	return out
 }
 
-// findFile returns the file of an API with that id, or nil.
-func (h *Handler) findFile(a api, id string) *file {
+// find returns the file of an API with that id, or nil.
+func (h *Handler) find(a *api, id string) *file {
 	for _, f := range h.files {
 		if f.id == id && f.api == a {
 			return f
@@ -127,99 +122,63 @@ func (h *Handler) findFile(a api, id string) *file {
 	return nil
 }
 
-// input returns the upload of that id, or nil.
-func (h *Handler) input(a api, id string) *file {
-	f := h.findFile(a, id)
-	if f == nil || f.batch != nil || f.begun || f.deleted {
-		return nil
+// input returns the complete upload of that id, or nil.
+func (h *Handler) input(a *api, id string) *file {
+	if f := h.find(a, id); f != nil && f.batch == nil && !f.created.IsZero() {
+		return f
 	}
-	return f
+	return nil
 }
 
 // ofFile answers file, content and remove.
 func (h *Handler) ofFile(r *request, operation string) reply {
-	f := h.findFile(r.api, r.id)
-	google := r.api == api(gemini{})
-	switch readable := f != nil && h.readable(f, r.now); {
-	case readable && google && operation == "content" && f.batch == nil:
-		return h.refuse(r, bad("Only generated files can be downloaded."))
-	case !readable && google && operation == "content" && f != nil && f.batch != nil:
-		return h.refuse(r, r.api.missing(r, ""))
-	case !readable:
-		return h.refuse(r, r.api.missing(r, "file"))
-	case operation == "content":
-		return h.download(f, "application/octet-stream")
-	case operation == "remove": // a batch keeps the lines that it read from the file
-		f.deleted, f.data = true, nil
-		if google {
-			return answer(object{})
+	f, missing := h.find(r.api, r.id), r.api.problem("no_file", "id", r.id)
+	if f != nil && f.batch != nil && operation == "content" {
+		missing = cmp.Or(r.api.problem("no_results"), missing)
+	}
+	if f == nil || !h.readable(f, r.now) {
+		return h.refuse(r, missing)
+	}
+	switch operation {
+	case "content":
+		if p := r.api.problem("upload"); p != nil && f.batch == nil {
+			return h.refuse(r, p)
 		}
-		return answer(object{"id": f.id, "object": "file", "deleted": true})
+		return h.download(f, "application/octet-stream")
+	case "remove": // a batch keeps the lines that it read from the file
+		h.files = slices.DeleteFunc(h.files, func(other *file) bool { return other == f })
+		return answer(r.api.deleted(f.id))
 	}
 	return answer(r.api.file(h, f, r))
 }
 
-// listedFiles returns the files that lists show, newest first. Gemini lists no results.
-func (h *Handler) listedFiles(r *request) []*file {
-	var list []*file
-	purpose := r.query.Get("purpose")
-	for _, f := range h.files {
-		if f.batch != nil {
-			f.created = f.batch.ended()
-		}
-		if f.api == r.api && h.readable(f, r.now) && r.now.Sub(f.created) >= h.config.ListDelay &&
-			(purpose == "" || purpose == f.purpose) && (f.batch == nil || r.api == api(openai{})) {
-			list = append(list, f)
-		}
-	}
-	slices.SortStableFunc(list, func(x, y *file) int { return int(x.created.Unix() - y.created.Unix()) })
-	slices.Reverse(list)
-	return list
-}
-
-func fileID(f *file) string { return f.id }
-
 // upload stores a file that is sent as a form: https://platform.openai.com/docs/api-reference/files/create
 func (h *Handler) upload(r *request) reply {
-	f := &file{api: r.api}
-	if err := readForm(r, f); err != nil || f.data == nil {
-		return h.refuse(r, missingParameter("file"))
+	_, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	form, err := multipart.NewReader(bytes.NewReader(r.body), params["boundary"]).ReadForm(int64(len(r.body)))
+	if err != nil || len(form.File["file"]) == 0 {
+		return h.refuse(r, r.api.problem("missing", "detail", "file"))
 	}
-	if f.purpose == "" {
-		return h.refuse(r, missingParameter("purpose"))
+	if len(form.Value["purpose"]) == 0 {
+		return h.refuse(r, r.api.problem("missing", "detail", "purpose"))
 	}
-	f.id, f.created = h.newID(r.api.traits().fileID), r.now
+	head := form.File["file"][0]
+	f := &file{api: r.api, id: h.newID(r.api.lists["file"].prefix), name: head.Filename, purpose: form.Value["purpose"][0], created: r.now}
+	part, err := head.Open()
+	if err == nil {
+		f.data, err = io.ReadAll(part)
+	}
+	if err != nil {
+		panic(err) // the form is in memory
+	}
 	h.files = append(h.files, f)
-	h.stats.Files++
-	out := answer(r.api.file(h, f, r))
-	out.lost = h.drops(hashOf(f.data))
-	return out
+	return h.stored(f, r.api.file(h, f, r))
 }
 
-// readForm reads the parts of a form into a file.
-func readForm(r *request, f *file) error {
-	_, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil {
-		return err
-	}
-	form := multipart.NewReader(bytes.NewReader(r.body), params["boundary"])
-	for {
-		part, err := form.NextPart()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		value, err := io.ReadAll(part)
-		if err != nil {
-			return err
-		}
-		switch part.FormName() {
-		case "purpose":
-			f.purpose = string(value)
-		case "file":
-			f.name, f.data = part.FileName(), value
-		}
-	}
+// stored is the reply to a complete upload.
+func (h *Handler) stored(f *file, o object) reply {
+	h.stats.Files++
+	out := answer(o)
+	out.lost = h.drops(hashOf(f.data))
+	return out
 }

@@ -10,9 +10,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,101 +43,58 @@ type Handler struct {
 
 	mu      sync.Mutex
 	files   []*file  // oldest first
-	batches []*batch // oldest first
+	batches []*batch // oldest first, deleted ones included
 	ids     uint64   // so far
 	tries   map[hash]uint32
 	stats   Stats
-	ran     map[hash]int // by LineHash
-	paid    map[hash]int // by the hash of the request
 }
 
 // New returns a Handler for a valid Config. With noStats it keeps no accounts per request.
 func New(c Config, seed uint64, noStats bool, host Host) *Handler {
-	if c.Latency == 0 {
-		c.Latency = time.Second
-	}
-	c.Latency = max(c.Latency, 0)
+	c.Latency = max(cmp.Or(c.Latency, time.Second), 0)
 	return &Handler{
-		config: c, seed: seed, noStats: noStats, host: host, tries: map[hash]uint32{}, ran: map[hash]int{}, paid: map[hash]int{},
+		config: c, seed: seed, noStats: noStats, host: host, tries: map[hash]uint32{},
 		stats: Stats{Calls: map[string]int{}, Refused: map[string]int{}},
 	}
 }
 
-// api is what differs between the providers' Batch APIs.
-type api interface {
-	traits() traits
-	// problem returns the body of an error.
-	problem(p *problem) any
-	// missing returns the error for an unknown batch, file ("file") or route ("").
-	missing(r *request, what string) *problem
-	// create reads a request that creates a batch.
-	create(h *Handler, r *request, b *batch) *problem
-	// full returns the error for a batch beyond a limit.
-	full(h *Handler, b *batch, short *shortfall) *problem
-	// end cancels or deletes a batch, and returns the response.
-	end(h *Handler, b *batch, r *request, deletes bool) (object, *problem)
-	// object and file describe a batch and a file, and list a page of either, newest first.
-	object(h *Handler, b *batch, r *request) object
-	file(h *Handler, f *file, r *request) object
-	list(h *Handler, batches []*batch, files []*file, r *request) object
-	// line returns the line of a result file for a response; status 0: the line did not run.
-	line(b *batch, l *line, status int, body []byte) string
-}
-
-// object is a JSON object of a response.
-type object = map[string]any
-
-// traits are the properties of a Batch API. They are many because each is one difference between the three.
-type traits struct {
-	batches, files string // paths
-	separator      string // between an id and a verb in a path
-	endpoint       string // path that answers lines; the request that creates a batch may name another one
-	lacks          string // operations that the API does not have
-	batchID        string // prefixes
-	fileID         string
-
-	pending  bool // requests in unfinished batches are limited
-	enqueues bool // tokens in unfinished batches are limited
-	partial  bool // a batch that expired or was cancelled has results
-	breaks   bool // a batch can fail as a whole
-	ordered  bool // results are in the order of the requests
-	lists    bool // result files contain lines that did not run
-	one      bool // there is one result file, for answers and errors
-	requests int  // maximum of a batch; 0: none
-	bytes    int  // maximum of a batch
-}
-
 const uploadPath = "/upload/v1beta/files" // Gemini's
 
-// apiOf returns the API to which a path belongs, or nil.
-func apiOf(path string) api {
-	if path == uploadPath || strings.HasPrefix(path, "/v1beta/models/") && strings.HasSuffix(path, ":batchGenerateContent") {
-		return gemini{}
+// route returns the API to which a path belongs, or nil, with the object ("batch", "file" or "upload"), the id and the verb.
+func route(path string) (a *api, of, id, verb string) {
+	switch path = strings.TrimPrefix(path, "/download"); {
+	case path == uploadPath:
+		return geminiAPI, "upload", "", ""
+	case strings.HasPrefix(path, "/v1beta/models/") && strings.HasSuffix(path, ":batchGenerateContent"):
+		return geminiAPI, "batch", "", ""
 	}
-	path = strings.TrimPrefix(path, "/download")
-	for _, a := range [...]api{openai{}, anthropic{}, gemini{}} {
-		t := a.traits()
-		for _, base := range [...]string{t.batches, t.files} {
-			if rest, ok := strings.CutPrefix(path, base); ok && base != "" && (rest == "" || rest[0] == '/') {
-				return a
+	for _, a := range apis {
+		for of, list := range a.lists {
+			if rest, ok := strings.CutPrefix(path, list.path); ok && (rest == "" || rest[0] == '/') {
+				id, verb, _ = strings.Cut(strings.TrimPrefix(rest, "/"), a.separator)
+				return a, of, id, verb
 			}
 		}
 	}
-	return nil
+	return nil, "", "", ""
 }
 
 // Serves reports whether a path belongs to a Batch API.
-func Serves(path string) bool { return apiOf(path) != nil }
+func Serves(path string) bool {
+	a, _, _, _ := route(path)
+	return a != nil
+}
 
 // request is a request to a Batch API.
 type request struct {
 	*http.Request
-	api      api
-	query    url.Values
-	base     string // scheme and host, as the client has them
-	body     []byte
-	now      time.Time
-	id, verb string // in the path
+	query url.Values
+	base  string // scheme and host, as the client has them
+	body  []byte
+	now   time.Time
+
+	api          *api
+	of, id, verb string // in the path
 }
 
 // reply is the response to one.
@@ -150,24 +107,10 @@ type reply struct {
 	cut    int  // 1: the body ends before its length; 2: it has no length, and ends in the middle
 }
 
-// problem is an error of a Batch API.
-type problem struct {
-	status  int
-	message string
-	kind    string // type or status in the provider's terms; "": the usual one of the status
-	code    string
-	param   string
-	wait    time.Duration // 0: not stated
-	why     string        // in Stats.Refused; "": by the status
-}
-
-func bad(format string, args ...any) *problem {
-	return &problem{status: http.StatusBadRequest, message: fmt.Sprintf(format, args...)}
-}
-
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
-	r := &request{Request: hr, api: apiOf(hr.URL.Path), query: hr.URL.Query()}
+	r := &request{Request: hr, query: hr.URL.Query()}
+	r.api, r.of, r.id, r.verb = route(hr.URL.Path)
 	_, size := h.maxima(r.api)
 	size += 1 << 20 // for the form around a file
 	var body bytes.Buffer
@@ -195,44 +138,37 @@ func (out *reply) write(w http.ResponseWriter) {
 	if out.lost {
 		panic(http.ErrAbortHandler)
 	}
-	for name, values := range out.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), out.header)
 	w.Header().Set("Content-Type", cmp.Or(out.kind, "application/json"))
-	body := out.body
+	part := len(out.body)
 	if out.cut > 0 {
-		for len(body) > 2 && (body[len(body)/2-1] == '\n' || body[len(body)/2] == '\n') { // its half has to end within a line
-			body = body[:len(body)-1]
+		for part /= 2; part > 1 && (out.body[part-1] == '\n' || out.body[part] == '\n'); part-- { // it has to end within a line
 		}
 	}
 	if out.cut == 2 { // the body ends with the connection: https://www.rfc-editor.org/rfc/rfc9112#section-6.3
 		w.Header().Set("Transfer-Encoding", "identity") // which net/http takes for neither length nor chunks
 	} else {
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	}
-	if out.cut > 0 {
-		body = body[:len(body)/2]
+		w.Header().Set("Content-Length", strconv.Itoa(len(out.body)))
 	}
 	w.WriteHeader(out.status)
-	w.Write(body) // the client may have disconnected
+	w.Write(out.body[:part]) // the client may have disconnected
 	if out.cut == 1 {
 		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// operations by method, object and verb.
+// operations by method, object and verb. A slash follows the object if there is an id.
 var operations = map[string]string{
-	"POST batches ": "create", "GET batches ": "list", "GET batch ": "get", "POST batch cancel": "cancel", "DELETE batch ": "delete",
-	"GET batch results": "results", "POST files ": "upload", "GET files ": "files", "GET file ": "file", "GET file content": "content",
-	"GET file download": "content", "DELETE file ": "remove",
+	"POST batch": "create", "GET batch": "list", "GET batch/": "get", "POST batch/cancel": "cancel", "DELETE batch/": "delete",
+	"GET batch/results": "results", "POST file": "upload", "GET file": "files", "GET file/": "file", "GET file/content": "content",
+	"GET file/download": "content", "DELETE file/": "remove",
 }
 
 // serve answers a request.
 func (h *Handler) serve(r *request, size int) reply {
-	t := r.api.traits()
 	if !continues(r) {
-		if why, status, body := h.host.Authorize(t.endpoint, r.Request); why != "" {
+		if why, status, body := h.host.Authorize(r.api.endpoint, r.Request); why != "" {
 			h.stats.Refused[why]++
 			return reply{status: status, body: body}
 		}
@@ -240,34 +176,25 @@ func (h *Handler) serve(r *request, size int) reply {
 	if len(r.body) > size {
 		return h.refuse(r, &problem{status: http.StatusRequestEntityTooLarge, message: "Request exceeds the maximum size"})
 	}
-	if r.URL.Path == uploadPath {
+	if r.of == "upload" {
 		return h.resumable(r)
 	}
-	path, one, many := strings.TrimPrefix(r.URL.Path, "/download"), "batch", "batches"
-	rest, ok := strings.CutPrefix(path, t.batches)
-	if !ok && t.files != "" && strings.HasPrefix(path, t.files) {
-		rest, one, many = path[len(t.files):], "file", "files"
-	} else if !ok {
-		rest = "" // Gemini's path to create a batch
+	target := r.Method + " " + r.of
+	if r.id != "" {
+		target += "/"
 	}
-	r.id, r.verb, _ = strings.Cut(strings.TrimPrefix(rest, "/"), t.separator)
-	if r.id == "" {
-		one = many
-	}
-	operation := operations[r.Method+" "+one+" "+r.verb]
-	if operation == "" || strings.Contains(t.lacks, operation) {
-		return h.refuse(r, r.api.missing(r, ""))
+	operation := operations[target+r.verb]
+	if operation == "" || strings.Contains(r.api.lacks, operation) {
+		return h.refuse(r, r.api.problem("no_route", "method", r.Method, "path", r.URL.Path))
 	}
 	h.stats.Calls[operation]++
 	switch operation {
 	case "create":
 		return h.create(r)
-	case "list":
-		return answer(r.api.list(h, h.listedBatches(r), nil, r))
+	case "list", "files":
+		return h.page(r)
 	case "upload":
 		return h.upload(r)
-	case "files":
-		return answer(r.api.list(h, nil, h.listedFiles(r), r))
 	case "file", "content", "remove":
 		return h.ofFile(r, operation)
 	}
@@ -287,52 +214,21 @@ func encode(v any) []byte {
 
 // refuse is the reply with an error.
 func (h *Handler) refuse(r *request, p *problem) reply {
-	why := p.why
-	if why == "" {
-		why = "bad_request"
-		if p.status == http.StatusNotFound || p.status == http.StatusForbidden {
-			why = "not_found"
-		}
+	p.status = cmp.Or(p.status, http.StatusBadRequest)
+	why := "bad_request"
+	switch p.status {
+	case http.StatusNotFound, http.StatusForbidden:
+		why = "not_found"
+	case http.StatusTooManyRequests:
+		why = p.name
 	}
 	h.stats.Refused[why]++
-	out := reply{status: p.status, body: encode(r.api.problem(p)), header: http.Header{}}
+	kind := cmp.Or(r.api.kinds[p.status], r.api.kinds[0])
+	out := reply{status: p.status, body: encode(r.api.failure(p, kind)), header: http.Header{}}
 	if p.wait > 0 {
-		h.host.Hint(r.api.traits().endpoint, out.header, p.wait)
+		h.host.Hint(r.api.endpoint, out.header, p.wait)
 	}
 	return out
-}
-
-// maxima returns the maximum requests and bytes of a batch.
-func (h *Handler) maxima(a api) (requests, size int) {
-	t := a.traits()
-	return cmp.Or(h.config.MaxRequests, t.requests), cmp.Or(h.config.MaxBytes, t.bytes)
-}
-
-// page returns the part of a list that a request asks for, by the id before it or the id after it, and whether more
-// follows.
-func page[T any](r *request, list []T, id func(T) string, usual, most int) (part []T, more bool) {
-	q := r.query
-	limit, err := strconv.Atoi(cmp.Or(q.Get("limit"), q.Get("pageSize")))
-	if err != nil || limit < 1 {
-		limit = usual
-	}
-	limit = min(limit, most)
-	before := q.Get("before_id")
-	if before != "" {
-		slices.Reverse(list)
-	}
-	if cursor := cmp.Or(before, q.Get("after"), q.Get("after_id"), q.Get("pageToken")); cursor != "" {
-		i := slices.IndexFunc(list, func(one T) bool { return id(one) == cursor })
-		if i < 0 {
-			return nil, false
-		}
-		list = list[i+1:]
-	}
-	part, more = list[:min(len(list), limit)], len(list) > limit
-	if before != "" {
-		slices.Reverse(part)
-	}
-	return part, more
 }
 
 // hash identifies a request, a line or a file.
@@ -347,12 +243,6 @@ func hashOf(parts ...[]byte) hash {
 		sum.Write(part)
 	}
 	return hash(sum.Sum(nil)[:16])
-}
-
-// LineHash returns the key of a line in [Stats].Ran: the first 16 bytes in hex of the SHA-256 of its custom_id (Gemini: its
-// key), a line feed and its request.
-func LineHash(customID string, request []byte) string {
-	return hashOf([]byte(customID+"\n"), request).String()
 }
 
 // newID returns a new id. It does not show how many there are.
@@ -382,28 +272,4 @@ func (h *Handler) drops(what hash) bool {
 		h.stats.Dropped++
 	}
 	return lost
-}
-
-// orNull is null for the empty string.
-func orNull(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
-}
-
-// unix is an instant in seconds, or null if it has not come.
-func unix(t, now time.Time) any {
-	if t.IsZero() || t.After(now) {
-		return nil
-	}
-	return t.Unix()
-}
-
-// rfc3339 is an instant as Anthropic and Google write it.
-func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
-
-// seconds is a wait in whole seconds, rounded up.
-func seconds(d time.Duration) string {
-	return strconv.Itoa(int((d+time.Second-1)/time.Second)) + "s"
 }
