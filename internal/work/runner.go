@@ -183,7 +183,7 @@ func (r *Runner) Run(ctx context.Context) (Report, error) {
 
 	r.tell(sluice.Event{Type: limits.EventMemberRegistered})
 	defer r.tell(sluice.Event{Type: limits.EventMemberClosed})
-	keeper := r.keepState()
+	endState := r.keepState()
 	if err := r.feed(); err != nil {
 		r.halt(err)
 	}
@@ -209,10 +209,7 @@ func (r *Runner) Run(ctx context.Context) (Report, error) {
 	if err == nil && r.cfg.Conclude != nil {
 		err = r.cfg.Conclude()
 	}
-	if err == nil && r.cfg.Journal != nil {
-		r.cfg.Journal.keepEmpty()
-	}
-	keeper.end(err)
+	endState(err)
 	return report, err
 }
 
