@@ -103,8 +103,7 @@ func (b *Batch) honour(s *sluice.Scheduler) {
 	if p := b.cfg.Pauses; p != nil && p.IgnoreEarlier {
 		return
 	}
-	earlier, _ := b.journal.Earlier()
-	limit := earlier.RateLimit
+	limit := b.journal.Earlier().RateLimit
 	if wait := time.Until(limit.Until); wait > 0 && limit.Kind.Throttle() {
 		o := sluice.Outcome{Kind: limit.Kind, Dimension: limit.Dimension, Wait: wait}
 		if o.Kind == sluice.UsageWindow {

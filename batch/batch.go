@@ -242,8 +242,7 @@ func Open(cfg Config) (*Batch, error) {
 // prepare reads the input and the output, and readies the run.
 func (b *Batch) prepare() error {
 	in := b.input
-	earlier, _ := b.journal.Earlier()
-	b.cfg.Pauses.Recall(earlier)
+	b.cfg.Pauses.Recall(b.journal.Earlier())
 	if err := in.scan(); err != nil {
 		return err
 	}

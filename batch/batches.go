@@ -130,22 +130,22 @@ func (cfg *Config) mayGoLive() bool {
 
 // openBatches opens the parts that earlier runs left. It refuses a run that would send their requests again.
 func (b *Batch) openBatches() error {
-	kept, dir, state := b.journal.Kept(), b.journal.Path()+BatchesSuffix, work.StatePath(b.journal.Path())
-	rows, err := batchjob.Read(kept)
+	earlier, dir, state := b.journal.Earlier(), b.journal.Path()+BatchesSuffix, work.StatePath(b.journal.Path())
+	rows, err := batchjob.Read(earlier.Batches)
 	if err != nil {
 		return &ConfigError{Field: "Output", Err: &advisedError{
 			text: fmt.Sprintf("%s: %v", state, err),
 			hint: fmt.Sprintf("restore the list of pending batches from %s.bak, or use the version of Sluice that wrote it", state),
 		}}
 	}
-	if _, known := b.journal.Earlier(); !known && batchjob.Found(dir) {
+	if earlier.Status == "" && batchjob.Found(dir) {
 		return &ConfigError{Field: "Output", Err: &advisedError{
 			text: fmt.Sprintf("%s contains files of batches that may be pending, but the state file %s is missing", dir, state),
 			hint: fmt.Sprintf("restore %s; if the provider's console shows no pending batch, remove %s instead to send the items again",
 				state, dir),
 		}}
 	}
-	return b.back.open(kept, rows)
+	return b.back.open(earlier.Batches, rows)
 }
 
 // open opens the table with the accounts of the input and of pending parts.

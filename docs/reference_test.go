@@ -60,7 +60,7 @@ var (
 
 // jsonKinds are the JSON types of Go types that write themselves.
 var jsonKinds = map[string]string{
-	"string": "text", "bool": "true/false", "time.Time": "text", "time.Duration": "number", "json.RawMessage": "any", "work.Raw": "any",
+	"string": "text", "bool": "true/false", "time.Time": "text", "time.Duration": "number", "json.RawMessage": "any",
 	"plan.Seconds": "number", "plan.Millis": "number", "plan.Counts": "object", "config.Window": "text",
 }
 

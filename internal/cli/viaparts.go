@@ -161,11 +161,11 @@ func partWords(p *batch.Part, now time.Time) string {
 
 // partsOf reads the parts that a state has. What they are made of stands in no other field then.
 func partsOf(state *work.State) ([]batch.Part, error) {
-	if state.Batches == "" {
+	if len(state.Batches) == 0 {
 		return nil, nil
 	}
-	all, err := batchjob.Read([]byte(state.Batches))
-	state.Batches = ""
+	all, err := batchjob.Read(state.Batches)
+	state.Batches = nil
 	return all, err
 }
 

@@ -180,7 +180,7 @@ func (l *lane) snapshot() limits.LaneSnapshot {
 
 // honour has the run wait for a limit that an earlier one met and that is not over.
 func (x *Exec) honour() {
-	earlier, _ := x.journal.Earlier()
+	earlier := x.journal.Earlier()
 	limit := earlier.RateLimit
 	if x.cfg.Limits.IgnorePause {
 		return

@@ -101,11 +101,7 @@ func spoken(path string) string {
 // too long comes as a bad row without its bytes. A row is valid until the next. An error is the last.
 func Lines(r *work.LineReader) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		for {
-			line, err := r.Next()
-			if err == io.EOF {
-				return
-			}
+		for line, err := range r.All() {
 			var bad *Problem
 			if err != nil {
 				if _, long := errors.AsType[*work.TooLongError](err); !long {

@@ -84,7 +84,7 @@ func TestFullDiskStopsTheRunAndLeavesNoPartialLine(t *testing.T) {
 	}
 	// With room again, the run goes on.
 	j := openJournal(t, path, work.JournalConfig{})
-	if err := j.Append([]byte("more\n")); err != nil {
+	if _, err := j.Append([]byte("more\n")); err != nil {
 		t.Error(err)
 	}
 }
@@ -122,7 +122,7 @@ func hold(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := j.Append([]byte("held\n")); err != nil {
+	if _, err := j.Append([]byte("held\n")); err != nil {
 		return err
 	}
 	fmt.Println("ready")

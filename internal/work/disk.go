@@ -3,18 +3,20 @@ package work
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/atomicfile"
+	"github.com/sluice-llm/sluice/internal/regular"
 )
 
 // disk is where journals are. Tests put one in between whose power they cut.
 type disk interface {
 	Open(name string, flag int, perm fs.FileMode) (file, error)
-	Stat(name string) (fs.FileInfo, error)
 	Rename(from, to string) error
 	Remove(name string) error
 	SyncDir(dir string) // makes what a directory holds last, where the system can
@@ -22,10 +24,8 @@ type disk interface {
 
 // file is an open file of a disk.
 type file interface {
-	io.Writer
+	io.WriteCloser
 	io.ReaderAt
-	io.Closer
-	Name() string
 	Stat() (fs.FileInfo, error)
 	Chmod(fs.FileMode) error
 	Truncate(size int64) error
@@ -33,36 +33,17 @@ type file interface {
 	Lock() error // see atomicfile.Lock
 }
 
-// openNew opens a file that becomes a journal under a name that is the caller's, and opens it as a journal is. What is there
-// is what a crash left, or a link of somebody else's, who must not choose which file is written: it is taken away. Until the caller
-// gives it the rights of what it replaces, it is for its owner alone.
-func openNew(d disk, name string) (file, error) {
-	const flag = os.O_RDWR | os.O_APPEND | os.O_CREATE | os.O_EXCL
-	f, err := d.Open(name, flag, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		if err := d.Remove(name); err != nil {
-			return nil, err
-		}
-		f, err = d.Open(name, flag, 0o600)
-	}
-	return f, err
-}
-
 // systemDisk is the disk of the system.
 type systemDisk struct{}
 
 func (systemDisk) Open(name string, flag int, perm fs.FileMode) (file, error) {
 	f, err := os.OpenFile(name, flag, perm)
-	if err != nil {
-		return nil, err
-	}
-	return systemFile{f}, nil
+	return systemFile{f}, err
 }
 
-func (systemDisk) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }
-func (systemDisk) Rename(from, to string) error          { return os.Rename(from, to) }
-func (systemDisk) Remove(name string) error              { return os.Remove(name) }
-func (systemDisk) SyncDir(dir string)                    { atomicfile.SyncDir(dir) }
+func (systemDisk) Rename(from, to string) error { return os.Rename(from, to) }
+func (systemDisk) Remove(name string) error     { return os.Remove(name) }
+func (systemDisk) SyncDir(dir string)           { atomicfile.SyncDir(dir) }
 
 type systemFile struct{ *os.File }
 
@@ -71,4 +52,108 @@ func (f systemFile) Lock() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	return atomicfile.Lock(ctx, f.File)
+}
+
+// followLinks returns the path that a link leads to, also where there is nothing yet.
+func followLinks(path string) string {
+	for range 40 { // more are refused by the system
+		target, err := os.Readlink(path)
+		if err != nil {
+			break // no link, or not there
+		}
+		if dir, _ := filepath.Split(path); !filepath.IsAbs(target) {
+			target = dir + target // not cleaned: dir may be a link, too
+		}
+		path = target
+	}
+	return path
+}
+
+// open opens and locks the file that has the journal's name then, or makes it.
+func (j *Journal) open() (file, error) {
+	for {
+		_, err := os.Stat(j.path)
+		j.created = errors.Is(err, fs.ErrNotExist)
+		f, err := j.cfg.disk.Open(j.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o644)
+		if err != nil {
+			return nil, err
+		}
+		info, err := f.Stat()
+		if err == nil && !info.Mode().IsRegular() {
+			err = &regular.Error{Path: j.path}
+		}
+		if err == nil {
+			err = f.Lock()
+		}
+		if errors.Is(err, atomicfile.ErrLocked) {
+			state, _ := LoadState(j.state.path)
+			err = &LockedError{Path: j.path, PID: state.PID}
+		}
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+		// Between opening and locking, the one who had it may have replaced or removed the file.
+		if now, err := os.Stat(j.path); err == nil && os.SameFile(info, now) {
+			return f, nil
+		}
+		f.Close()
+	}
+}
+
+// InUse reports whether a process has the journal of path open. What is not there is in nobody's use; what is no regular file
+// is an error, and is not opened.
+func InUse(path string) (bool, error) {
+	f, err := regular.Open(followLinks(path))
+	if err == nil {
+		defer f.Close() // and with it the lock, should there be one now
+		err = atomicfile.TryLock(f)
+	}
+	switch {
+	case errors.Is(err, atomicfile.ErrLocked):
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	}
+	return false, err
+}
+
+// LockedError is returned by OpenJournal for a journal that another process has open.
+type LockedError struct {
+	Path string
+	PID  int // 0 when it is not known
+}
+
+// Error names the file and the process.
+func (e *LockedError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("%s is in use by another process", e.Path)
+	}
+	return fmt.Sprintf("%s is in use by process %d", e.Path, e.PID)
+}
+
+// missing is an error if the file is not, or not whole, where it was: somebody removed, replaced or cut it.
+func (j *Journal) missing() error {
+	here, err := j.file.Stat()
+	if err != nil {
+		return nil // closed
+	}
+	there, err := os.Stat(j.path)
+	switch {
+	case err != nil || !os.SameFile(here, there):
+		return j.wrong(lostError("was removed or replaced during the run: its results are lost"))
+	case here.Size() < j.size:
+		return j.wrong(lostError("was truncated during the run: results are lost"))
+	}
+	return nil
+}
+
+// lostError is what became of a file by somebody else's hand.
+type lostError string
+
+func (e lostError) Error() string { return string(e) }
+
+// Hint says what can be done.
+func (e lostError) Hint() string {
+	return "restore the file from a copy and run the same command again: items without a result are sent again"
 }

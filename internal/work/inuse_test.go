@@ -25,7 +25,7 @@ func TestAJournalIsInUseWhileItIsOpen(t *testing.T) {
 	check("before it is there", false)
 	j := openJournal(t, path, work.JournalConfig{})
 	check("open", true)
-	if err := j.Append([]byte("{}\n")); err != nil {
+	if _, err := j.Append([]byte("{}\n")); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Close(); err != nil {

@@ -6,15 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
-
-	"github.com/sluice-llm/sluice/internal/wake"
 )
 
 // SyncMode says when lines of a journal are forced to the disk. A killed process loses nothing in any mode; it is the
@@ -23,10 +20,12 @@ type SyncMode uint8
 
 // Modes.
 const (
-	SyncInterval SyncMode = iota // all lines of an interval together, in the background
+	SyncInterval SyncMode = iota // all lines of 100 ms together, in the background
 	SyncEach                     // before Append returns; appends at the same time share one sync
 	SyncNone                     // when the system likes
 )
+
+const syncEvery = 100 * time.Millisecond
 
 // UnmarshalText reads each, interval or none.
 func (m *SyncMode) UnmarshalText(b []byte) error {
@@ -41,8 +40,7 @@ func (m *SyncMode) UnmarshalText(b []byte) error {
 
 // JournalConfig shapes a Journal. The zero value is useful.
 type JournalConfig struct {
-	Sync      SyncMode      // when lines are synced to the disk. Default SyncInterval
-	SyncEvery time.Duration // with SyncInterval. Default 100 ms
+	Sync SyncMode // when lines are synced to the disk. Default SyncInterval
 
 	// Whole says whether a last line without its newline is a whole one nevertheless, such as one that an editor left.
 	// Nil says no.
@@ -52,7 +50,7 @@ type JournalConfig struct {
 	// something else.
 	Prefix string
 
-	// Synced is told, after every sync, up to where lines are on the disk: those at offsets below it, as AppendAt and
+	// Synced is told, after every sync, up to where lines are on the disk: those at offsets below it, as Append and
 	// Result.Offset give them. It must be quick and not wait for the journal. Nil is nobody.
 	Synced func(end int64)
 
@@ -72,52 +70,26 @@ type JournalConfig struct {
 // Journal is a file of lines, one per result, that is the checkpoint of its run: a line that is in it is done. One
 // process at a time has it open. It is safe for concurrent use.
 type Journal struct {
-	path string
-	cfg  JournalConfig
-	disk disk
-
+	path    string
+	cfg     JournalConfig
 	created bool // the journal did not exist before
-	earlier State
-	known   bool  // earlier was read from a file
-	last    State // as it was written
-	kept    Raw   // see Keep
-	start   time.Time
-	stateMu sync.Mutex // serialises writers of the state file
-	ran     bool
+	state   stateFile
 
 	// mu is held while writing, against the rule of the house: lines must not interleave, and a partial one must be
 	// cut off before the next.
 	mu      sync.Mutex
 	file    file
 	size    int64
-	written uint64 // lines
-	err     error  // the first; nothing is written after it
-	closed  bool
+	written uint64          // appends
+	err     error           // the first; nothing is written after it
 	keep    func(Line) bool // what the next Append leaves of the lines before it; nil: all
+	timer   *time.Timer     // syncs, with SyncInterval
+	due     bool            // it will, for an append after the last sync
 
+	// syncMu is held while syncing: who waits for it meanwhile shares the next sync.
 	syncMu  sync.Mutex
-	syncEnd *sync.Cond
-	syncing bool
-	synced  uint64 // lines
+	synced  uint64 // appends
 	syncErr error
-
-	dirty chan struct{}
-	stop  chan struct{}
-	idle  chan struct{} // closed when the goroutine of SyncInterval has ended
-}
-
-// LockedError is returned by OpenJournal for a journal that another process has open.
-type LockedError struct {
-	Path string
-	PID  int // 0 when it is not known
-}
-
-// Error names the file and the process.
-func (e *LockedError) Error() string {
-	if e.PID == 0 {
-		return fmt.Sprintf("%s is in use by another process", e.Path)
-	}
-	return fmt.Sprintf("%s is in use by process %d", e.Path, e.PID)
 }
 
 // JournalError is returned when a journal cannot be written, or when a line of it cannot be read.
@@ -141,59 +113,32 @@ func (e *JournalError) Unwrap() error { return e.Err }
 // OpenJournal opens or creates the journal at path, locks it, and cuts off a last line that was torn. It fails with a
 // *LockedError if another process has it open.
 func OpenJournal(path string, cfg JournalConfig) (*Journal, error) {
-	switch {
-	case cfg.SyncEvery < 0:
-		return nil, errors.New("work: SyncEvery is negative")
-	case cfg.Sync > SyncNone:
-		return nil, errors.New("work: Sync is not a known mode")
-	}
-	cfg.SyncEvery = cmp.Or(cfg.SyncEvery, 100*time.Millisecond)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	path, err := followLinks(path) // a rename must replace the file, not the link
-	if err != nil {
-		return nil, err
+	if cfg.disk == nil {
+		cfg.disk = systemDisk{}
 	}
-	j := &Journal{path: path, cfg: cfg, disk: cfg.disk, start: time.Now()}
-	if j.disk == nil {
-		j.disk = systemDisk{}
-	}
-	j.syncEnd = sync.NewCond(&j.syncMu)
-	if err := j.open(); err != nil {
+	path = followLinks(path) // a rename must replace the file, not the link
+	j := &Journal{path: path, cfg: cfg}
+	j.state.path, j.state.sync, j.state.log = cmp.Or(cfg.State, StatePath(path)), cfg.Sync != SyncNone, cfg.Logger
+	var err error
+	if j.file, err = j.open(); err != nil {
 		return nil, err
 	}
 	if err := j.ready(); err != nil {
-		if j.created { // and still locked
-			j.disk.Remove(j.path)
+		if j.created && j.size == 0 { // and still locked
+			cfg.disk.Remove(path)
 		}
 		j.file.Close()
 		return nil, err
 	}
-	if cfg.Sync == SyncInterval {
-		j.dirty, j.stop, j.idle = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-		go j.syncLoop()
-	}
+	j.timer = time.AfterFunc(syncEvery, func() { _ = j.Flush() }) // its error is kept in j.err
 	return j, nil
 }
 
-// followLinks returns what path leads to, also where there is nothing yet.
-func followLinks(path string) (string, error) {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		return target, nil
-	}
-	for range 40 { // as many as the system follows
-		target, err := os.Readlink(path)
-		if err != nil {
-			return path, nil // no link, or not there
-		}
-		if !filepath.IsAbs(target) {
-			target = filepath.Join(filepath.Dir(path), target)
-		}
-		path = target
-	}
-	return "", &fs.PathError{Op: "open", Path: path, Err: errors.New("too many links")}
-}
+// wrong is an error of the journal.
+func (j *Journal) wrong(err error) error { return &JournalError{Path: j.path, Err: err} }
 
 // Path returns where the lines are, links followed.
 func (j *Journal) Path() string { return j.path }
@@ -201,12 +146,13 @@ func (j *Journal) Path() string { return j.path }
 // ready makes what was opened fit to be written.
 func (j *Journal) ready() error {
 	if err := j.cutTornLine(); err != nil {
-		return &JournalError{Path: j.path, Err: err}
+		return j.wrong(err)
 	}
 	if j.cfg.Sync != SyncNone {
-		j.syncDir() // a line that is synced in a file that has no name is lost, also if another run made the file
+		// A line that is synced in a file that has no name is lost, also if another run made the file.
+		j.cfg.disk.SyncDir(filepath.Dir(j.path))
 	}
-	return j.beginState()
+	return j.state.begin(j.cfg)
 }
 
 // cutTornLine truncates the file after its last newline, unless what follows is a whole line.
@@ -216,32 +162,24 @@ func (j *Journal) cutTornLine() error {
 		return err
 	}
 	j.size = info.Size()
-	end := j.size
-	block := make([]byte, 64<<10)
-	for end > 0 {
-		b := block[:min(int64(len(block)), end)]
-		if _, err := j.file.ReadAt(b, end-int64(len(b))); err != nil {
+	var tail []byte
+	for whole := false; !whole && int64(len(tail)) < j.size; {
+		tail = make([]byte, min(j.size, max(64<<10, 4*int64(len(tail)))))
+		if _, err := j.file.ReadAt(tail, j.size-int64(len(tail))); err != nil {
 			return err
 		}
-		if i := bytes.LastIndexByte(b, '\n'); i >= 0 {
-			end -= int64(len(b) - i - 1)
-			break
-		}
-		end -= int64(len(b))
+		i := bytes.LastIndexByte(tail, '\n')
+		tail, whole = tail[i+1:], i >= 0
 	}
-	if end == j.size {
+	if len(tail) == 0 {
 		return nil
-	}
-	tail := make([]byte, j.size-end)
-	if _, err := j.file.ReadAt(tail, end); err != nil {
-		return err
 	}
 	if j.cfg.Whole != nil && j.cfg.Whole(tail) {
 		_, err := j.file.Write([]byte("\n"))
 		j.size++
 		return err
 	}
-	torn := len(tail)
+	torn := int64(len(tail))
 	tail = bytes.TrimRight(tail, "\x00 \t\r") // NUL is what a power cut leaves where only the file's size was written
 	tail = bytes.TrimPrefix(tail, byteOrderMark)
 	n := min(len(tail), len(j.cfg.Prefix))
@@ -249,71 +187,57 @@ func (j *Journal) cutTornLine() error {
 		return errors.New("the last line is not a result: check that this is the output of an earlier run")
 	}
 	j.cfg.Logger.Info("removed an incomplete last line", "journal", j.path, "bytes", torn)
-	j.size = end
-	return j.file.Truncate(end)
+	j.size -= torn
+	return j.file.Truncate(j.size)
 }
 
-// Append writes whole lines, each of which ends in its newline, with one write. When it returns nil, they are with the
-// system (and with SyncEach on the disk). When it fails, no part of them is left, and no later Append succeeds. A kill in
-// the midst may leave the first of them.
-func (j *Journal) Append(lines []byte) error {
-	_, err := j.AppendAt(lines)
-	return err
-}
-
-// AppendAt is Append that also returns where the first of the lines is.
-func (j *Journal) AppendAt(lines []byte) (offset int64, err error) {
+// Append writes whole lines, each of which ends in its newline, with one write, and returns where the first of them is. When it returns no
+// error, they are with the system (and with SyncEach on the disk). When it fails, no part of them is left, and no later Append succeeds. A
+// kill in the midst may leave the first of them.
+func (j *Journal) Append(lines []byte) (offset int64, err error) {
 	if len(lines) == 0 || lines[len(lines)-1] != '\n' {
 		panic("work: a journal accepts only whole lines")
 	}
-	j.mu.Lock()
-	if j.err == nil && j.closed {
-		j.err = &JournalError{Path: j.path, Err: os.ErrClosed}
+	offset, n, err := j.write(lines)
+	if err == nil && j.cfg.Sync == SyncEach {
+		err = j.syncTo(n)
 	}
-	if err := j.err; err != nil {
-		j.mu.Unlock()
-		return 0, err
-	}
-	if err := j.writeLocked(lines); err != nil {
-		j.err = &JournalError{Path: j.path, Err: err}
-		j.mu.Unlock()
-		return 0, j.err
-	}
-	offset = j.size - int64(len(lines))
-	j.written += uint64(bytes.Count(lines, []byte{'\n'}))
-	n := j.written
-	j.mu.Unlock()
-
-	switch j.cfg.Sync {
-	case SyncEach:
-		return offset, j.syncTo(n)
-	case SyncInterval:
-		wake.Up(j.dirty)
-	}
-	return offset, nil
+	return offset, err
 }
 
-// writeLocked writes lines, and with the first ones drops what Rewrite said.
-func (j *Journal) writeLocked(lines []byte) error {
-	if keep := j.keep; keep != nil {
-		j.keep = nil
-		return j.rewriteLocked(keep, lines)
+// write writes lines, and returns where they are and how many appends there were.
+func (j *Journal) write(lines []byte) (offset int64, n uint64, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.err != nil {
+		return 0, 0, j.err
 	}
-	if _, err := j.file.Write(lines); err != nil {
-		return errors.Join(err, j.file.Truncate(j.size))
+	if j.keep != nil {
+		err = j.rewriteLocked(lines)
+	} else if _, err = j.file.Write(lines); err == nil {
+		j.size += int64(len(lines))
+	} else {
+		err = errors.Join(err, j.file.Truncate(j.size))
 	}
-	j.size += int64(len(lines))
-	return nil
+	if err != nil {
+		j.err = j.wrong(err)
+		return 0, 0, j.err
+	}
+	j.written++
+	if j.cfg.Sync == SyncInterval && !j.due {
+		j.due = true
+		j.timer.Reset(syncEvery)
+	}
+	return j.size - int64(len(lines)), j.written, nil
 }
 
 // Flush forces all lines to the disk, in every mode but SyncNone.
 func (j *Journal) Flush() error {
 	j.mu.Lock()
-	n, err := j.written, j.err
-	if err == nil {
-		err = j.missing()
-		j.err = err // no more is called for results that would be lost
+	if j.err == nil {
+		j.err = j.missing() // no more is called for results that would be lost
 	}
+	n, err := j.written, j.err
 	j.mu.Unlock()
 	if err != nil || j.cfg.Sync == SyncNone {
 		return err
@@ -321,135 +245,60 @@ func (j *Journal) Flush() error {
 	return j.syncTo(n)
 }
 
-// missing is an error if the file is not, or not whole, where it was: somebody removed, replaced or cut it.
-func (j *Journal) missing() error {
-	here, err := j.file.Stat()
-	if err != nil {
-		return nil // closed
-	}
-	there, err := j.disk.Stat(j.path)
-	switch {
-	case err != nil || !os.SameFile(here, there):
-		return &JournalError{Path: j.path, Err: &lostError{"was removed or replaced during the run: its results are lost"}}
-	case here.Size() < j.size:
-		return &JournalError{Path: j.path, Err: &lostError{"was truncated during the run: results are lost"}}
-	}
-	return nil
-}
-
-// lostError is what became of a file by somebody else's hand.
-type lostError struct{ text string }
-
-func (e *lostError) Error() string { return e.text }
-
-// Hint says what can be done.
-func (e *lostError) Hint() string {
-	return "restore the file from a copy and run the same command again: items without a result are sent again"
-}
-
-// syncTo returns when the first n lines are on the disk. Of those who ask at once, one syncs for all.
+// syncTo returns when the first n appends are on the disk.
 func (j *Journal) syncTo(n uint64) error {
 	j.syncMu.Lock()
 	defer j.syncMu.Unlock()
-	for j.synced < n && j.syncErr == nil {
-		if j.syncing {
-			j.syncEnd.Wait()
-			continue
-		}
-		j.syncing = true
-		j.syncMu.Unlock()
+	if j.synced >= n || j.syncErr != nil {
+		return j.syncErr
+	}
+	j.mu.Lock()
+	upTo, file, end := j.written, j.file, j.size
+	j.due = false
+	j.mu.Unlock()
+	if err := file.Sync(); err != nil {
+		// After a failed sync the system may have dropped the pages: trying again would report a success that is none.
+		j.syncErr = j.wrong(err)
 		j.mu.Lock()
-		upTo, file, end := j.written, j.file, j.size
+		j.err = cmp.Or(j.err, j.syncErr)
 		j.mu.Unlock()
-		err := file.Sync()
-		if err == nil && j.cfg.Synced != nil {
-			j.cfg.Synced(end) // before whoever waits for the sync goes on
-		}
-		j.syncMu.Lock()
-		j.syncing = false
-		if err == nil {
-			j.synced = upTo
-		} else {
-			// After a failed sync the system may have dropped the pages: trying again would report a success that is none.
-			j.syncErr = &JournalError{Path: j.path, Err: err}
-			j.mu.Lock()
-			if j.err == nil {
-				j.err = j.syncErr
-			}
-			j.mu.Unlock()
-		}
-		j.syncEnd.Broadcast()
+		return j.syncErr
 	}
-	return j.syncErr
-}
-
-// syncLoop syncs an interval after the first line that is not on the disk. An error shows at the next Append or Flush.
-func (j *Journal) syncLoop() {
-	defer close(j.idle)
-	for {
-		select {
-		case <-j.dirty:
-		case <-j.stop:
-			return
-		}
-		select {
-		case <-time.After(j.cfg.SyncEvery):
-		case <-j.stop:
-			return // Close syncs
-		}
-		_ = j.Flush() // kept in j.err
+	j.synced = upTo
+	if j.cfg.Synced != nil {
+		j.cfg.Synced(end) // before whoever waits for the sync goes on
 	}
+	return nil
 }
 
 // Lines gives the journal's lines from the first, without their newlines, and their numbers from 1. A line is valid
 // until the next.
 func (j *Journal) Lines() iter.Seq2[Line, error] {
-	return func(yield func(Line, error) bool) {
-		j.mu.Lock()
-		file, size := j.file, j.size
-		j.mu.Unlock()
-		eachLine(file, size, yield)
-	}
-}
-
-func eachLine(file io.ReaderAt, size int64, yield func(Line, error) bool) {
-	r := NewLineReader(io.NewSectionReader(file, 0, size), 0)
-	for {
-		line, err := r.Next()
-		if err == io.EOF {
-			return
-		}
-		if !yield(line, err) || err != nil {
-			return
-		}
-	}
-}
-
-// keepEmpty makes a journal without a line stay: all that there was to do is done.
-func (j *Journal) keepEmpty() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.created = false
+	return j.linesLocked()
+}
+
+func (j *Journal) linesLocked() iter.Seq2[Line, error] {
+	return NewLineReader(io.NewSectionReader(j.file, 0, j.size), 0).All()
 }
 
 // Close syncs, writes the state, and unlocks the journal. One that was created and got no line is removed, unless it is of a run
 // that did all there was.
 func (j *Journal) Close() error {
-	j.mu.Lock()
-	if j.closed {
-		j.mu.Unlock()
+	err := j.Flush()
+	if errors.Is(err, os.ErrClosed) {
 		return nil
 	}
-	j.closed = true
+	j.timer.Stop()
+	j.syncMu.Lock() // no sync is under way
+	defer j.syncMu.Unlock()
+	j.mu.Lock()
+	j.err = j.wrong(os.ErrClosed)
 	j.mu.Unlock()
-	if j.stop != nil {
-		close(j.stop)
-		<-j.idle
-	}
-	err := j.Flush()
-	j.endState()
-	if j.created && j.size == 0 {
-		j.disk.Remove(j.path)
+	completed := j.state.end()
+	if j.created && j.size == 0 && !completed {
+		j.cfg.disk.Remove(j.path)
 	}
 	return errors.Join(err, j.file.Close())
 }

@@ -29,7 +29,7 @@ func TestJournalIsCutAtATornLine(t *testing.T) {
 		}
 		j := openJournal(t, path, work.JournalConfig{})
 		want := whole[:strings.LastIndexByte(whole[:n], '\n')+1]
-		if err := j.Append([]byte("next\n")); err != nil {
+		if _, err := j.Append([]byte("next\n")); err != nil {
 			t.Fatal(err)
 		}
 		if err := j.Close(); err != nil {
@@ -48,23 +48,11 @@ func TestJournalKeepsAWholeLastLineWithoutNewline(t *testing.T) {
 	}
 	whole := func(line []byte) bool { return bytes.HasSuffix(line, []byte("}")) }
 	j := openJournal(t, path, work.JournalConfig{Whole: whole})
-	if err := j.Append([]byte("{c}\n")); err != nil {
+	if _, err := j.Append([]byte("{c}\n")); err != nil {
 		t.Fatal(err)
 	}
 	if got := linesOf(t, j); len(got) != 3 || got[1] != "{b}" {
 		t.Errorf("lines %q", got)
-	}
-}
-
-func TestJournalKnowsItsModes(t *testing.T) {
-	path := journalPath(t)
-	for _, cfg := range []work.JournalConfig{{Sync: 3}, {SyncEvery: -1}} {
-		if _, err := work.OpenJournal(path, cfg); err == nil || !strings.Contains(err.Error(), "work: Sync") {
-			t.Errorf("%+v: %v", cfg, err)
-		}
-	}
-	if _, err := os.Stat(path); err == nil {
-		t.Error("it was made nevertheless")
 	}
 }
 
@@ -104,7 +92,7 @@ func TestJournalAppendsWholeLinesAtOnce(t *testing.T) {
 		for i := range 20 {
 			wg.Go(func() {
 				for k := range 20 {
-					if err := j.Append(fmt.Appendf(nil, "%d-%d %s\n", i, k, strings.Repeat("x", i*100))); err != nil {
+					if _, err := j.Append(fmt.Appendf(nil, "%d-%d %s\n", i, k, strings.Repeat("x", i*100))); err != nil {
 						t.Error(err)
 					}
 				}
@@ -128,9 +116,9 @@ func TestJournalAppendsWholeLinesAtOnce(t *testing.T) {
 
 func TestJournalSyncsOnceAnInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := openJournal(t, journalPath(t), work.JournalConfig{SyncEvery: time.Second})
+		j := openJournal(t, journalPath(t), work.JournalConfig{})
 		for range 10 {
-			if err := j.Append([]byte("x\n")); err != nil {
+			if _, err := j.Append([]byte("x\n")); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -142,7 +130,7 @@ func TestJournalSyncsOnceAnInterval(t *testing.T) {
 		if err := j.Close(); err != nil {
 			t.Errorf("second Close: %v", err)
 		}
-		if err := j.Append([]byte("x\n")); !errors.Is(err, os.ErrClosed) {
+		if _, err := j.Append([]byte("x\n")); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("Append after Close: %v", err)
 		}
 	})
@@ -159,13 +147,13 @@ func TestJournalRewriteKeepsWhatIsWanted(t *testing.T) {
 	if b, _ := os.ReadFile(path); string(b) != before {
 		t.Errorf("with no new line, the file is %q", b)
 	}
-	if err := j.Append([]byte("new\n")); err != nil {
+	if _, err := j.Append([]byte("new\n")); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(linesOf(t, j), " "); got != "0 2 4 6 8 new" {
 		t.Errorf("lines %q", got)
 	}
-	if err := j.Append([]byte("newer\n")); err != nil {
+	if _, err := j.Append([]byte("newer\n")); err != nil {
 		t.Fatal(err)
 	}
 	if b, _ := os.ReadFile(path); string(b) != "0\n2\n4\n6\n8\nnew\nnewer\n" {
@@ -206,7 +194,7 @@ func TestJournalSortKeepsLinesOfARankInTheirOrder(t *testing.T) {
 		}
 		before = after
 	}
-	if err := j.Append([]byte("new\n")); err != nil {
+	if _, err := j.Append([]byte("new\n")); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(linesOf(t, j), " "); !strings.HasSuffix(got, " 3b new") {
@@ -223,13 +211,13 @@ func TestASortThatFailsLeavesTheJournalAsItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := openJournal(t, path, work.JournalConfig{})
-	if err := j.Append([]byte("b\na\n")); err != nil {
+	if _, err := j.Append([]byte("b\na\n")); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Sort(func(line []byte) uint32 { return uint32(line[0]) }); err == nil {
 		t.Error("no error")
 	}
-	if err := j.Append([]byte("c\n")); err != nil {
+	if _, err := j.Append([]byte("c\n")); err != nil {
 		t.Error(err)
 	}
 	if b, _ := os.ReadFile(path); string(b) != "b\na\nc\n" {
@@ -251,7 +239,7 @@ func TestARewriteFollowsNoLink(t *testing.T) {
 	}
 	j := openJournal(t, path, work.JournalConfig{})
 	j.Rewrite(func(l work.Line) bool { return string(l.Bytes) == "b" })
-	if err := j.Append([]byte("c\n")); err != nil {
+	if _, err := j.Append([]byte("c\n")); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{path: "b\nc\n", other: "precious"} {
@@ -272,7 +260,7 @@ func TestARewriteThatFailsLeavesTheJournalAsItWas(t *testing.T) {
 	j := openJournal(t, path, work.JournalConfig{})
 	j.Rewrite(func(work.Line) bool { return false })
 	for range 2 {
-		err := j.Append([]byte("c\n"))
+		_, err := j.Append([]byte("c\n"))
 		if _, ok := errors.AsType[*work.JournalError](err); !ok {
 			t.Errorf("error %v, want a *JournalError", err)
 		}
@@ -296,7 +284,7 @@ func TestJournalFollowsLinks(t *testing.T) {
 		t.Error("the same file was opened twice, by two names")
 	}
 	j.Rewrite(func(l work.Line) bool { return l.Number == 2 })
-	if err := j.Append([]byte("c\n")); err != nil {
+	if _, err := j.Append([]byte("c\n")); err != nil {
 		t.Fatal(err)
 	}
 	if b, _ := os.ReadFile(target); string(b) != "b\nc\n" {
@@ -425,6 +413,13 @@ func TestAWithdrawnRunLeavesTheStateOfTheOneBefore(t *testing.T) {
 	run(true)
 	if _, err := work.LoadState(state); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a state of the only run, which was withdrawn: %v", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its journal: %v", err)
+	}
+	run(false) // all that there was to do is done
+	if info, err := os.Stat(path); err != nil || info.Size() > 0 {
+		t.Errorf("the journal of a run that had nothing to do: %v", err)
 	}
 	run(false, numbered(2)...)
 	run(true)

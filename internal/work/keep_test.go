@@ -21,7 +21,7 @@ func TestWhatAStateCannotHoldIsNotKept(t *testing.T) {
 		t.Error("a state is kept that is too long to be read")
 	}
 	state, err := work.LoadState(work.StatePath(path))
-	if err != nil || state.Batches != `{"parts":1}` {
+	if err != nil || !strings.Contains(string(state.Batches), `"parts": 1`) {
 		t.Errorf("the state has %.40q, %v", state.Batches, err)
 	}
 }
@@ -43,7 +43,7 @@ func TestADraftOfAStateThatAKillLeftIsNotKept(t *testing.T) {
 	if left, err := filepath.Glob(work.StatePath(path) + "*.tmp"); err != nil || len(left) > 0 {
 		t.Errorf("%q, %v", left, err)
 	}
-	if state, err := work.LoadState(work.StatePath(path)); err != nil || state.Batches != `{"a":1}` {
+	if state, err := work.LoadState(work.StatePath(path)); err != nil || !strings.Contains(string(state.Batches), `"a": 1`) {
 		t.Errorf("%+v, %v", state, err)
 	}
 }

@@ -1,9 +1,11 @@
 package work
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
+	"iter"
 )
 
 // Line is one line of a text.
@@ -27,14 +29,12 @@ func (e *TooLongError) Error() string {
 
 // LineReader reads lines of any length up to a limit, without copying the usual ones. Use NewLineReader.
 type LineReader struct {
-	r      io.Reader
+	r      *bufio.Reader
+	long   []byte // a line that is longer than r's buffer
 	limit  int
-	buf    []byte
-	start  int // of the next line in buf
-	end    int
-	offset int64 // of buf[0]
+	offset int64 // of the next line
 	number int
-	err    error // of r
+	err    error // of r; no line follows
 }
 
 const lineBuffer = 256 << 10
@@ -43,88 +43,63 @@ var byteOrderMark = []byte("\ufeff")
 
 // NewLineReader returns a reader of r's lines of at most limit bytes; 0 is any length.
 func NewLineReader(r io.Reader, limit int) *LineReader {
-	return &LineReader{r: r, limit: limit, buf: make([]byte, lineBuffer)}
+	return &LineReader{r: bufio.NewReaderSize(r, lineBuffer), limit: limit}
+}
+
+// All gives the remaining lines. A *TooLongError is about one of them, any other error is the last.
+func (l *LineReader) All() iter.Seq2[Line, error] {
+	return func(yield func(Line, error) bool) {
+		for l.err == nil {
+			if line, err := l.Next(); err == io.EOF || !yield(line, err) {
+				return
+			}
+		}
+	}
 }
 
 // Next returns the next line, or io.EOF after the last. A line above the limit is skipped and reported as a
 // *TooLongError; the line after it can still be read.
 func (l *LineReader) Next() (Line, error) {
-	from := l.start // where to look for a newline
-	for {
-		if i := bytes.IndexByte(l.buf[from:l.end], '\n'); i >= 0 {
-			return l.line(from+i, from+i+1)
-		}
-		from = l.end
-		if l.limit > 0 && l.end-l.start > l.limit {
-			return l.skipLong()
-		}
-		if l.err != nil {
-			if l.err == io.EOF && l.start < l.end {
-				line, err := l.line(l.end, l.end)
-				line.Torn = true
-				return line, err
-			}
-			return Line{}, l.err
-		}
-		from = l.fill(from)
+	if l.err != nil {
+		return Line{}, l.err
 	}
-}
-
-// line takes the line that ends at end and continues at next.
-func (l *LineReader) line(end, next int) (Line, error) {
+	b, err := l.r.ReadSlice('\n')
+	size := len(b)
+	if err == bufio.ErrBufferFull {
+		b, size, err = l.readLong(b)
+	}
 	l.number++
-	b := l.buf[l.start:end:end]
-	at := l.offset + int64(l.start)
-	l.start = next
-	if l.number == 1 && bytes.HasPrefix(b, byteOrderMark) { // an editor put it there
-		b, at = b[len(byteOrderMark):], at+int64(len(byteOrderMark))
+	line := Line{Number: l.number, Offset: l.offset}
+	l.offset += int64(size)
+	if err == nil {
+		size-- // the newline
+	} else if l.err, line.Torn = err, true; err != io.EOF || size == 0 {
+		return Line{}, err
 	}
-	if l.limit > 0 && len(b) > l.limit {
-		return Line{Number: l.number, Offset: at}, &TooLongError{Line: l.number, Limit: l.limit}
+	if l.limit > 0 && size > l.limit {
+		return line, &TooLongError{Line: l.number, Limit: l.limit}
 	}
-	return Line{Number: l.number, Offset: at, Bytes: b}, nil
+	line.Bytes = b[:size:size]
+	if l.number == 1 && bytes.HasPrefix(line.Bytes, byteOrderMark) { // an editor put it there
+		line.Bytes = line.Bytes[len(byteOrderMark):]
+		line.Offset += int64(len(byteOrderMark))
+	}
+	return line, nil
 }
 
-// fill reads more, after making room, and returns where from is then.
-func (l *LineReader) fill(from int) int {
-	if l.start > 0 {
-		n := copy(l.buf, l.buf[l.start:l.end])
-		l.offset += int64(l.start)
-		from -= l.start
-		l.start, l.end = 0, n
-		if len(l.buf) > 4*lineBuffer && n < lineBuffer/2 {
-			l.buf = append(make([]byte, 0, lineBuffer), l.buf[:n]...)[:lineBuffer] // after a long line
+// readLong reads the rest of a line of which b fills r's buffer, and returns the line and its size. Of a line above the limit, the bytes
+// are a part.
+func (l *LineReader) readLong(b []byte) (line []byte, size int, err error) {
+	if cap(l.long) > 16*lineBuffer {
+		l.long = nil
+	}
+	l.long, size, err = append(l.long[:0], b...), len(b), bufio.ErrBufferFull
+	for err == bufio.ErrBufferFull {
+		b, err = l.r.ReadSlice('\n')
+		size += len(b)
+		if l.limit == 0 || len(l.long) <= l.limit {
+			l.long = append(l.long, b...)
 		}
 	}
-	if l.end == len(l.buf) {
-		l.buf = append(l.buf, make([]byte, len(l.buf))...)
-	}
-	for range 100 {
-		n, err := l.r.Read(l.buf[l.end:])
-		l.end += n
-		l.err = err
-		if n > 0 || err != nil {
-			return from
-		}
-	}
-	l.err = io.ErrNoProgress
-	return from
-}
-
-// skipLong drops a line above the limit without keeping it.
-func (l *LineReader) skipLong() (Line, error) {
-	l.number++
-	at := l.offset + int64(l.start)
-	for {
-		if i := bytes.IndexByte(l.buf[l.start:l.end], '\n'); i >= 0 {
-			l.start += i + 1
-			break
-		}
-		l.start = l.end
-		if l.err != nil {
-			break
-		}
-		l.fill(l.end)
-	}
-	return Line{Number: l.number, Offset: at}, &TooLongError{Line: l.number, Limit: l.limit}
+	return l.long, size, err
 }

@@ -43,7 +43,7 @@ func TestOneJournalIsOpenAtOnce(t *testing.T) {
 					}
 					if luck.IntN(3) > 0 {
 						line := fmt.Sprintf("id %d", next.Add(1))
-						if err := j.Append([]byte(line + "\n")); err != nil {
+						if _, err := j.Append([]byte(line + "\n")); err != nil {
 							t.Error(err)
 						}
 						mu.Lock()

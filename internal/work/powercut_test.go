@@ -237,7 +237,7 @@ func recordedIn(t *testing.T, path string, cfg work.JournalConfig) map[string]bo
 		}
 		ids[id] = true
 	}
-	if err := j.Append([]byte("id last\n")); err != nil {
+	if _, err := j.Append([]byte("id last\n")); err != nil {
 		t.Errorf("after the cut: %v", err)
 	}
 	if err := j.Close(); err != nil {
@@ -349,7 +349,7 @@ func session(t *testing.T, d *mortalDisk, path string, cfg work.JournalConfig, l
 			id := fmt.Sprint(*next)
 			*next++
 			wg.Go(func() {
-				if j.Append([]byte("id "+id+"\n")) == nil {
+				if _, err := j.Append([]byte("id " + id + "\n")); err == nil {
 					mu.Lock()
 					safe[id] = time.Now()
 					mu.Unlock()

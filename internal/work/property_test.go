@@ -204,9 +204,6 @@ func TestIndexIsAMapOfIDs(t *testing.T) {
 				rt.Fatalf("Find(%d) = %d, %t; the model has %v, %t", id, n, ok, was, known)
 			}
 		}
-		if x.Len() != len(model) {
-			rt.Fatalf("Len() = %d, want %d", x.Len(), len(model))
-		}
 	})
 }
 

@@ -15,7 +15,7 @@ func (r *Runner) record(w *worker) {
 	result := &w.result
 	if j := r.cfg.Journal; j != nil {
 		w.line = r.cfg.Encode(w.line[:0], result)
-		offset, err := j.AppendAt(w.line)
+		offset, err := j.Append(w.line)
 		if err != nil {
 			r.fail(err)
 			return

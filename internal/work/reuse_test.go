@@ -3,8 +3,6 @@ package work_test
 import (
 	"context"
 	"errors"
-	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,23 +12,6 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/work"
 )
-
-func TestATornBlockKeepsItsWholeLines(t *testing.T) {
-	path := journalPath(t)
-	j := openJournal(t, path, work.JournalConfig{})
-	if err := j.Append([]byte("one\ntwo\nthree\n")); err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(path, int64(len("one\ntwo\nth"))); err != nil {
-		t.Fatal(err)
-	}
-	if got := linesOf(t, openJournal(t, path, work.JournalConfig{})); !slices.Equal(got, []string{"one", "two"}) {
-		t.Errorf("lines %q", got)
-	}
-}
 
 // caller does something before each call.
 type caller struct {

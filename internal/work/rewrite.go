@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"cmp"
 	"errors"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 )
@@ -19,18 +21,22 @@ func (j *Journal) Rewrite(keep func(Line) bool) {
 	j.keep = keep
 }
 
-// rewriteLocked replaces the journal by the kept lines and the last one.
-func (j *Journal) rewriteLocked(keep func(Line) bool, last []byte) error {
-	return j.replaceLocked(func(w *bufio.Writer) (err error) {
-		eachLine(j.file, j.size, func(line Line, lineErr error) bool {
-			if err = lineErr; err == nil && keep(line) {
+// rewriteLocked replaces the journal by the lines that Rewrite keeps, and the new ones.
+func (j *Journal) rewriteLocked(lines []byte) error {
+	keep := j.keep
+	j.keep = nil
+	return j.replaceLocked(func(w *bufio.Writer) error {
+		for line, err := range j.linesLocked() {
+			if err != nil {
+				return err
+			}
+			if keep(line) {
 				w.Write(line.Bytes)
 				w.WriteByte('\n') // a bufio.Writer keeps its first error for Flush
 			}
-			return true
-		})
-		w.Write(last)
-		return err
+		}
+		w.Write(lines)
+		return nil
 	})
 }
 
@@ -48,15 +54,15 @@ func (j *Journal) Sort(rank func(line []byte) uint32) error {
 		return j.err
 	}
 	var lines []place
-	var wrong error
-	eachLine(j.file, j.size, func(line Line, err error) bool {
-		wrong = err
+	for line, err := range j.linesLocked() {
+		if err != nil {
+			return err
+		}
 		lines = append(lines, place{line.Offset, rank(line.Bytes), uint32(len(line.Bytes)) + 1})
-		return true
-	})
+	}
 	before := func(a, b place) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.offset, b.offset)) }
-	if wrong != nil || slices.IsSortedFunc(lines, before) {
-		return wrong
+	if slices.IsSortedFunc(lines, before) {
+		return nil
 	}
 	slices.SortFunc(lines, before)
 	return j.replaceLocked(func(w *bufio.Writer) error {
@@ -78,17 +84,19 @@ func (j *Journal) Sort(rank func(line []byte) uint32) error {
 // replaceLocked replaces the journal by a new file, which write fills. The file is synced and then renamed, so a crash leaves the old or
 // the new journal. The new file is locked before it gets the journal's name.
 func (j *Journal) replaceLocked(write func(w *bufio.Writer) error) (err error) {
-	tmp, err := openNew(j.disk, j.path+".rewrite.tmp") // the lock makes the name ours
+	name := j.path + ".rewrite.tmp" // the lock makes the name ours
+	j.cfg.disk.Remove(name)         // a crash left it, or it is a link of somebody else's, who must not choose which file is written
+	draft, err := j.cfg.disk.Open(name, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			tmp.Close()
-			j.disk.Remove(tmp.Name())
+			draft.Close()
+			j.cfg.disk.Remove(name)
 		}
 	}()
-	w := bufio.NewWriterSize(tmp, 256<<10)
+	w := bufio.NewWriterSize(draft, 256<<10)
 	if err := write(w); err != nil {
 		return err
 	}
@@ -96,37 +104,27 @@ func (j *Journal) replaceLocked(write func(w *bufio.Writer) error) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(w.Flush(), tmp.Chmod(was.Mode().Perm()), tmp.Sync()); err != nil {
+	if err := errors.Join(w.Flush(), draft.Chmod(was.Mode().Perm()), draft.Sync()); err != nil {
 		return err
 	}
-	info, err := tmp.Stat()
+	info, err := draft.Stat()
 	if err != nil {
 		return err
 	}
+	file := draft
 	if runtime.GOOS == "windows" { // where an open file can be neither replaced nor renamed
-		return j.reopenLocked(tmp)
+		if err := errors.Join(draft.Close(), j.file.Close(), j.cfg.disk.Rename(name, j.path)); err != nil {
+			return err
+		}
+		file, err = j.open()
+	} else if err = draft.Lock(); err == nil {
+		err = j.cfg.disk.Rename(name, j.path)
 	}
-	if err := tmp.Lock(); err != nil {
+	if err != nil {
 		return err
 	}
-	if err := j.disk.Rename(tmp.Name(), j.path); err != nil {
-		return err
-	}
-	j.syncDir()
+	j.cfg.disk.SyncDir(filepath.Dir(j.path))
 	j.file.Close()
-	j.file, j.size = tmp, info.Size()
+	j.file, j.size = file, info.Size()
 	return nil
-}
-
-// reopenLocked ends replaceLocked where files must be closed for it.
-func (j *Journal) reopenLocked(tmp file) (err error) {
-	tmp.Close()
-	j.file.Close()
-	if err := j.disk.Rename(tmp.Name(), j.path); err != nil {
-		return err
-	}
-	if j.file, err = j.openLocked(j.path, 0); err != nil {
-		return err
-	}
-	return j.cutTornLine()
 }

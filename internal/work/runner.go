@@ -161,7 +161,7 @@ func (r *Runner) Run(ctx context.Context) (Report, error) {
 
 	r.tell(sluice.Event{Type: limits.EventMemberRegistered})
 	defer r.tell(sluice.Event{Type: limits.EventMemberClosed})
-	keeper := r.keepState()
+	endState := r.keepState()
 	if err := r.feed(); err != nil {
 		r.halt(err)
 	}
@@ -190,10 +190,7 @@ func (r *Runner) Run(ctx context.Context) (Report, error) {
 	if closed != nil {
 		err = errors.Join(err, closed)
 	}
-	if err == nil && r.cfg.Journal != nil {
-		r.cfg.Journal.keepEmpty()
-	}
-	keeper.end(err)
+	endState(err)
 	return report, err
 }
 

@@ -1,0 +1,165 @@
+package work
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"reflect"
+	"sync"
+	"time"
+)
+
+// stateEvery is how often the state file follows the progress, and stateAtLeast how often it is written in any case.
+const (
+	stateEvery   = time.Second
+	stateAtLeast = 30 * time.Second
+)
+
+// stateFile is the state file of a journal that this process has.
+type stateFile struct {
+	path    string
+	sync    bool
+	log     *slog.Logger
+	earlier State // of the run before; without a Status there was none
+
+	mu  sync.Mutex // held while writing
+	now State      // as it was written; Running, unless a run ended
+}
+
+// begin reads what an earlier run left and says that this process has the journal.
+func (s *stateFile) begin(cfg JournalConfig) error {
+	earlier, err := LoadState(s.path)
+	if _, damaged := errors.AsType[*DamagedStateError](err); damaged {
+		s.log.Warn(err.Error())
+	}
+	s.earlier, s.now = earlier, earlier
+	return s.update(func(now *State) {
+		now.Status, now.Reason, now.Outlook = Running, "", ""
+		now.Version, now.Hash, now.PID, now.Heartbeat = cfg.Version, cfg.Hash, os.Getpid(), time.Time{}
+		if earlier.Status == "" {
+			now.StartedAt = time.Now().UTC()
+		}
+	})
+}
+
+// update changes the state, and writes it if it differs then, or is old.
+func (s *stateFile) update(change func(*State)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.now
+	change(&s.now)
+	if reflect.DeepEqual(s.now, before) && time.Since(before.Heartbeat) < stateAtLeast {
+		return nil
+	}
+	s.now.UpdatedAt = time.Now().UTC()
+	s.now.Heartbeat = s.now.UpdatedAt
+	err := s.now.save(s.path, s.sync || !bytes.Equal(s.now.Batches, before.Batches))
+	if err != nil {
+		s.now.Heartbeat, s.now.Batches = time.Time{}, before.Batches // so the next update writes it
+	}
+	return err
+}
+
+// end takes back what begin wrote if no run ended. It reports whether one did all that there was.
+func (s *stateFile) end() (completed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.now.Status != Running:
+	case s.earlier.Status != "":
+		earlier := s.earlier
+		earlier.Batches = s.now.Batches
+		if err := earlier.save(s.path, s.sync); err != nil {
+			s.log.Warn("the state file could not be updated", "error", err)
+		}
+	case len(s.now.Batches) == 0:
+		os.Remove(s.path)
+		os.Remove(s.path + ".bak")
+	}
+	return s.now.Status == Completed
+}
+
+// Earlier returns the state that the run before left. Without a Status there was none.
+func (j *Journal) Earlier() State { return j.state.earlier }
+
+// Keep puts what a run knows of batches at a provider into the state: JSON, nil for nothing. It is on the disk when Keep returns,
+// and stays there, for other runs too, until another Keep.
+func (j *Journal) Keep(batches []byte) error {
+	return j.state.update(func(s *State) { s.Batches = batches })
+}
+
+// Withdraw makes Close leave the state as it was before this run, of which nothing came.
+func (j *Journal) Withdraw() {
+	j.state.mu.Lock()
+	defer j.state.mu.Unlock()
+	j.state.now.Status = Running
+}
+
+// keepState writes the state file while the run goes on, once a second at most unless a pause begins, and returns the function that
+// writes how the run ended. Without a journal there is no state file. That it cannot be written does not end the run: the journal is what
+// counts.
+func (r *Runner) keepState() (end func(error)) {
+	if r.cfg.Journal == nil {
+		return func(error) {}
+	}
+	state, pauses, stop := &r.cfg.Journal.state, cmp.Or(r.cfg.Pauses, &Pauses{}), make(chan struct{})
+	write := func(ended func(*State)) {
+		p, outlook := r.Progress(), ""
+		if r.cfg.Outlook != nil {
+			outlook = r.cfg.Outlook()
+		}
+		err := state.update(func(s *State) {
+			count, limited := pauses.describe(s, r.cfg.Journal.cfg.Limits)
+			s.PauseCount, s.Throttles = state.earlier.PauseCount+count, max(p.Throttles, limited)
+			s.Total, s.Done, s.Failed = p.Total, p.AllDone(), p.Failed+p.AlreadyFailed
+			s.InputTokens, s.OutputTokens, s.Outlook = p.Usage.Input, p.Usage.Output, outlook
+			ended(s)
+		})
+		if err != nil {
+			r.log.Warn("the state file could not be updated", "error", err)
+		}
+	}
+	var keeper sync.WaitGroup
+	keeper.Go(func() {
+		kick, tick := pauses.watch(), time.NewTicker(stateEvery)
+		defer tick.Stop()
+		for {
+			write(func(*State) {})
+			select {
+			case <-stop:
+				return
+			case <-kick:
+			case <-tick.C:
+			}
+		}
+	})
+	return func(err error) {
+		close(stop)
+		keeper.Wait()
+		write(func(s *State) {
+			s.Outlook, s.Reason = "", ""
+			if s.Status = statusOf(err); err != nil && s.Status != CalledOff {
+				s.Reason = err.Error()
+			}
+		})
+	}
+}
+
+// statusOf says how a run that returned err ended.
+func statusOf(err error) Status {
+	_, stopped := errors.AsType[*StoppedError](err)
+	switch {
+	case err == nil:
+		return Completed
+	case errors.Is(err, ErrCalledOff):
+		return CalledOff
+	case stopped:
+		return Stopped
+	case errors.Is(err, ErrDrained), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return Interrupted
+	}
+	return Failed
+}
