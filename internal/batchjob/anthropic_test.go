@@ -62,7 +62,7 @@ func TestAnthropicStates(t *testing.T) {
 		"done":                {messageBatch("b", "ended", 0, 2, 1, 0, 0, now), batchjob.Completed},
 		"expired":             {messageBatch("b", "ended", 0, 2, 0, 0, 1, now), batchjob.Expired},
 		"cancelled":           {messageBatch("b", "ended", 0, 2, 0, 1, 0, now), batchjob.Cancelled},
-		"one that is unknown": {messageBatch("b", "resting", 3, 0, 0, 0, 0, now), "resting"},
+		"one that is unknown": {messageBatch("b", "resting", 3, 0, 0, 0, 0, now), batchjob.Running},
 	} {
 		b, err := serve(t, answer{body: tt.body}).api(t, "anthropic").Get(t.Context(), "b")
 		if err != nil || b.Status != tt.want || b.Requests != 3 || tt.want.Ended() != (len(b.Results) == 1) {
@@ -107,7 +107,7 @@ func TestAnthropicFindsBatchesOfTheSizeMadeSince(t *testing.T) {
 		return messageBatch(id, "in_progress", requests, 0, 0, 0, 0, now.Add(after))
 	}
 	s := serve(t, answer{body: `{"data":[` + at("a", 5, 9*time.Second) + "," + at("b", 4, 8*time.Second) + `],"has_more":true,"first_id":"a","last_id":"b"}`},
-		answer{body: `{"data":[` + at("c", 5, time.Second) + "," + at("d", 5, -time.Hour) + "," + at("e", 5, time.Minute) + `],"has_more":true,"last_id":"e"}`})
+		answer{body: `{"data":[` + at("c", 5, time.Second) + "," + at("d", 5, -time.Hour) + `],"has_more":true,"last_id":"d"}`})
 	found, err := s.api(t, "anthropic").Find(t.Context(), part(provider.Messages, "", 5), now)
 	var ids []string
 	for _, b := range found {

@@ -139,7 +139,7 @@ func (p *Part) adoptLocked(b *Batch, guess bool) {
 	p.seen, p.heardOf = nil, time.Now()
 	r := &p.row
 	r.Batch, r.Guess, r.Status, r.Lost, r.Problem = b.ID, guess, Validating, false, nil
-	if b.Status.known() && !b.Status.Ended() { // its end must be seen by poll
+	if b.Status != "" && !b.Status.Ended() { // its end must be seen by poll
 		r.Status = b.Status
 	}
 	if r.MadeAt = b.Created; r.MadeAt.IsZero() {
@@ -308,9 +308,7 @@ func (t *Table) look(p *Part, b *Batch) error {
 	t.mu.Lock()
 	r := &p.row
 	was := *r
-	if r.Status, r.Succeeded, r.Failed = b.Status, max(0, b.Succeeded), max(0, b.Failed); !b.Status.known() {
-		r.Status = Running
-	}
+	r.Status, r.Succeeded, r.Failed = b.Status, max(0, b.Succeeded), max(0, b.Failed)
 	if !b.Ended.IsZero() {
 		r.EndedAt = b.Ended
 	} else if b.Status.Ended() && r.EndedAt.IsZero() {

@@ -305,7 +305,7 @@ func TestRejectedRequestsHaveResultsAndTheOthersRun(t *testing.T) {
 						return nil
 					}
 					b.api.fails = nil
-					return batchjob.Refusal(p, saying(sluice.BadRequest, p.Message))
+					return &batchjob.ProblemError{Problem: p, Rejection: saying(sluice.BadRequest, p.Message)}
 				}
 			}
 			if err := b.run(6); err != nil {
