@@ -28,12 +28,11 @@ type account struct {
 	sched *sluice.Scheduler
 
 	// The Table's mu guards the other fields.
-	requests int         // maximum in a part, learned from a rejection; 0 is unknown
-	room     int         // tokens that all parts may have at the provider, learned from a rejection; 0 is unknown
-	full     bool        // the provider has no room until a part ends
-	refusals int         // for lack of room, in a row
-	until    time.Time   // nothing is submitted before
-	made     []time.Time // batches of the last hour
+	requests int       // maximum in a part, learned from a rejection; 0 is unknown
+	room     int       // tokens that all parts may have at the provider, learned from a rejection; 0 is unknown
+	full     bool      // the provider has no room until a part ends
+	refusals int       // for lack of room, in a row
+	until    time.Time // nothing is submitted before
 }
 
 func newAccount(cfg *Config, name string, api API) (*account, error) {
@@ -130,16 +129,19 @@ func (t *Table) admit(ctx context.Context, p *Part) bool {
 // roomLocked reports whether a part may be submitted now, or the time after which to ask again.
 func (t *Table) roomLocked(p *Part, now time.Time) (time.Duration, bool) {
 	a := p.account
-	open, tokens, requests, submitting, before := 0, 0, 0, 0, true
+	open, tokens, requests, made, age, before := 0, 0, 0, 0, time.Duration(0), true
 	for _, q := range t.parts {
+		if since := now.Sub(q.row.MadeAt); q.account == a && since < time.Hour {
+			made, age = made+1, max(age, since)
+		}
 		switch {
-		case q.account != a || q.stuck:
+		case q.account != a || q.stuck != nil:
 		case q == p:
 			before = false
 		case q.row.AtProvider() || q.row.State == New && q.admitted:
 			open, tokens, requests = open+1, tokens+q.row.Input, requests+q.row.Requests
 			if q.row.Batch == "" {
-				submitting++
+				made++
 			}
 		case before && q.row.State == New:
 			return maxWait, false
@@ -152,12 +154,8 @@ func (t *Table) roomLocked(p *Part, now time.Time) (time.Duration, bool) {
 	if open > 0 && (a.full || a.room > 0 && tokens+p.row.Input > a.room || allowed.Pending > 0 && requests+p.row.Requests > allowed.Pending) {
 		return maxWait, false
 	}
-	a.made = slices.DeleteFunc(a.made, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
-	if limit := allowed.PerHour; limit > 0 && len(a.made)+submitting >= limit {
-		if len(a.made) == 0 {
-			return maxWait, false
-		}
-		return a.made[0].Add(time.Hour).Sub(now), false
+	if allowed.PerHour > 0 && made >= allowed.PerHour {
+		return time.Hour - age, false
 	}
 	return 0, true
 }
@@ -188,7 +186,7 @@ func (t *Table) learnRoom(p *Part, limit int) (never, alone bool) {
 	if limit > 0 {
 		a.room = limit
 	}
-	alone = !slices.ContainsFunc(t.parts, func(q *Part) bool { return q != p && q.account == a && q.row.AtProvider() && !q.stuck })
+	alone = !slices.ContainsFunc(t.parts, func(q *Part) bool { return q != p && q.account == a && q.row.AtProvider() && q.stuck == nil })
 	if a.full = !alone; alone && !time.Now().Before(a.until) { // else the same lack of room was counted
 		a.refusals++
 		a.until = time.Now().Add(a.refusalWait())

@@ -30,7 +30,7 @@ func (t *Table) step(p *Part) func(context.Context, *Part) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch r := &p.row; {
-	case p.stuck || r.State == Ended || r.State == Recorded:
+	case p.stuck != nil || r.State == Ended || r.State == Recorded:
 		return nil
 	case p.bare:
 		return t.abandon
@@ -52,7 +52,7 @@ func (t *Table) halt(p *Part, err error) {
 	}
 	t.log.Warn("a batch part is delayed", "part", p.row.Tag, "err", err)
 	t.mu.Lock()
-	p.stuck, p.why = true, fmt.Errorf("part %s: %w", p.row.Tag, err)
+	p.stuck = fmt.Errorf("part %s: %w", p.row.Tag, err)
 	t.mu.Unlock()
 	_ = t.save(false) // save fails the table
 }
@@ -85,7 +85,7 @@ func (t *Table) submit(ctx context.Context, p *Part) error {
 		return nil
 	}
 	var unreadable error
-	file := p.file(func(err error) { unreadable = err })
+	file := p.file(&unreadable)
 	err := t.upload(ctx, p, file)
 	if err == nil && t.isCancelled() {
 		return t.finish(p, nil)
@@ -136,7 +136,7 @@ func (t *Table) upload(ctx context.Context, p *Part, file *File) error {
 
 // adoptLocked records the batch of a part, or one that may be its batch.
 func (p *Part) adoptLocked(b *Batch, guess bool) {
-	p.seen, p.heardOf = nil, time.Now()
+	p.seen = nil
 	r := &p.row
 	r.Batch, r.Guess, r.Status, r.Lost, r.Problem = b.ID, guess, Validating, false, nil
 	if b.Status != "" && !b.Status.Ended() { // its end must be seen by poll
@@ -149,52 +149,63 @@ func (p *Part) adoptLocked(b *Batch, guess bool) {
 		r.File = b.File
 	}
 	r.ExpiresAt = b.Expires
-	p.account.made = append(p.account.made, time.Now())
+}
+
+// repeat makes attempts until one is the last, and records their errors. A part is lost if the provider does not know its batch or results
+// for the time of Grace: before, not all servers of the provider may have them.
+func (t *Table) repeat(ctx context.Context, p *Part, wait time.Duration, what string, attempt func() (last bool, err error)) error {
+	backoff := wake.Backoff{Min: wait, Max: t.cfg.Poll}
+	var unknown time.Time
+	for {
+		last, err := attempt()
+		switch {
+		case last || ctx.Err() != nil:
+			return err
+		case errors.Is(err, ErrUnknown), errors.Is(err, ErrGone):
+			if unknown.IsZero() {
+				unknown = time.Now()
+			}
+			if time.Since(unknown) >= t.cfg.Grace {
+				return t.lose(p)
+			}
+		case err == nil:
+			unknown = time.Time{}
+		}
+		if err != nil {
+			if err := t.delayed(p, what, err); err != nil {
+				return err
+			}
+		}
+		t.pause(ctx, p, backoff.Next())
+	}
 }
 
 // find looks for the batch of a part that may have been created. After Grace without a batch, there is none: lists may be late, and a
 // request may still be on its way.
 func (t *Table) find(ctx context.Context, p *Part) error {
-	until, wait := time.Now().Add(t.cfg.Grace), wake.Backoff{Min: time.Second, Max: t.cfg.Poll}
-	file := p.file(func(error) {})
-	for ctx.Err() == nil {
-		began := time.Now()
+	until, file := time.Now().Add(t.cfg.Grace), p.file(new(error))
+	return t.repeat(ctx, p, time.Second, "Sluice cannot determine whether the provider created a batch", func() (last bool, err error) {
+		started := time.Now()
 		var found []Batch
-		err := p.account.call(ctx, "find "+p.row.Tag, true, func(ctx context.Context) (err error) {
+		err = p.account.call(ctx, "find "+p.row.Tag, true, func(ctx context.Context) (err error) {
 			found, err = p.account.api.Find(ctx, file, p.row.BegunAt)
 			return err
 		})
-		switch {
-		case err != nil && !passes(err):
-			return err
-		case err != nil:
-			until = later(until, time.Now())
-			if err := t.delayed(p, "Sluice cannot determine whether the provider created a batch", err); err != nil {
-				return err
-			}
-		default:
-			taken, guessed := false, false
-			err := t.update(p, func(*Row) {
-				var b *Batch
-				if b, guessed = t.candidateLocked(p, found); b != nil {
-					p.adoptLocked(b, b.Tag == "")
-					taken = true
-				}
-			})
-			if taken || err != nil {
-				return err
-			}
-			if !guessed && !began.Before(until) {
-				return t.renew(p)
-			}
+		if err != nil {
+			return !passes(err), err
 		}
-		d := wait.Next()
-		if left := time.Until(until); left > 0 {
-			d = min(d, left)
+		var best *Batch
+		guessed := false
+		err = t.update(p, func(*Row) {
+			if best, guessed = t.candidateLocked(p, found); best != nil {
+				p.adoptLocked(best, best.Tag == "")
+			}
+		})
+		if err == nil && best == nil && !guessed && !started.Before(until) {
+			return true, t.release(p, New)
 		}
-		_ = wake.In(ctx, d, nil)
-	}
-	return nil
+		return err != nil || best != nil, err
+	})
 }
 
 // candidateLocked returns the batch that most likely belongs to a part. guessed reports that other parts hold batches of which one may
@@ -217,46 +228,26 @@ func (t *Table) candidateLocked(p *Part, found []Batch) (best *Batch, guessed bo
 	return best, guessed && best == nil
 }
 
-// poll asks for the status of a batch until it has ended.
-func (t *Table) poll(ctx context.Context, p *Part) error {
-	wait := wake.Backoff{Min: firstLook, Max: t.cfg.Poll}
-	var unknown time.Time
-	pause := time.Since(p.row.MadeAt) < firstLook // there is nothing to see yet
-	for ctx.Err() == nil {
-		if pause {
-			t.pause(ctx, p, wait.Next())
-		}
-		pause = true
-		if err := t.cancelBatch(ctx, p, t.isCancelled()); err != nil || ctx.Err() != nil {
-			return err
-		}
-		b, err := p.get(ctx)
-		switch {
-		case errors.Is(err, ErrUnknown):
-			if unknown.IsZero() {
-				unknown = time.Now()
-			}
-			// A new batch may not be known to all servers of the provider. The provider's clock may be wrong by hours.
-			if max(time.Since(unknown), time.Since(later(p.row.MadeAt, p.heardOf))) >= t.cfg.Grace {
-				return t.lose(p)
-			}
-		case err != nil && passes(err):
-			if err := t.delayed(p, "the status of a batch cannot be read", err); err != nil {
-				return err
-			}
-		case err != nil:
-			return err
-		default:
-			if err := t.look(p, &b); err != nil || b.Status.Ended() {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // firstLook is the time after which a new batch is looked at.
 const firstLook = 500 * time.Millisecond
+
+// poll asks for the status of a batch until it has ended.
+func (t *Table) poll(ctx context.Context, p *Part) error {
+	if time.Since(p.row.MadeAt) < firstLook {
+		t.pause(ctx, p, firstLook)
+	}
+	return t.repeat(ctx, p, firstLook, "the status of a batch cannot be read", func() (last bool, err error) {
+		if err := t.cancelBatch(ctx, p, t.isCancelled()); err != nil || ctx.Err() != nil {
+			return true, err
+		}
+		b, err := p.get(ctx)
+		if err != nil {
+			return !errors.Is(err, ErrUnknown) && !passes(err), err
+		}
+		err = t.look(p, &b)
+		return err != nil || b.Status.Ended(), err
+	})
+}
 
 // get asks for the batch of a part.
 func (p *Part) get(ctx context.Context) (b Batch, err error) {
@@ -271,7 +262,7 @@ func (p *Part) get(ctx context.Context) (b Batch, err error) {
 func (t *Table) pause(ctx context.Context, p *Part, d time.Duration) {
 	for end := time.Now().Add(d); ctx.Err() == nil && time.Now().Before(end); {
 		t.mu.Lock()
-		changed, cancel := t.changing, t.cancelled && !p.asked
+		changed, cancel := t.changing, t.cancelled && !p.asked && p.row.Batch != "" && (p.seen == nil || !p.seen.Status.Ended())
 		t.mu.Unlock()
 		if cancel {
 			return
@@ -338,17 +329,24 @@ func (t *Table) look(p *Part, b *Batch) error {
 func (t *Table) lose(p *Part) error {
 	switch {
 	case !t.cfg.Resubmit:
-		return t.update(p, func(r *Row) { p.stuck, r.Lost = true, true })
+		return t.update(p, func(r *Row) { p.stuck, r.Lost = errLost, true })
 	case p.row.Guess && !t.isCancelled(): // its own batch may be another
-		return t.refind(p)
+		return t.release(p, Sent)
 	}
 	return t.finish(p, nil)
 }
 
-// refind looks for the batch of a part again, because the one that was guessed is not its own.
-func (t *Table) refind(p *Part) error {
+// release removes a batch that does not belong to the part, or not any more.
+func (t *Table) release(p *Part, state State) error {
 	p.seen, p.asked = nil, false
-	return t.update(p, func(r *Row) { r.disown() })
+	return t.update(p, func(r *Row) {
+		if r.Batch != "" {
+			r.Not = append(r.Not[:len(r.Not):len(r.Not)], r.Batch)
+		}
+		p.admitted = false
+		r.State, r.Batch, r.Guess, r.Status, r.Lost, r.Succeeded, r.Failed = state, "", false, "", false, 0, 0
+		r.MadeAt, r.EndedAt, r.ExpiresAt = time.Time{}, time.Time{}, time.Time{}
+	})
 }
 
 // abandon ends a part whose items are unknown. Its batch is cancelled, because nobody can use its results.
@@ -366,48 +364,36 @@ const maxCuts = 6
 // collect fetches the results of a batch that has ended.
 func (t *Table) collect(ctx context.Context, p *Part) error {
 	switch {
-	case p.seen.Status == Failed && p.row.Guess: // nothing of it ran, whoever it belongs to
-		return t.refind(p)
+	case p.seen.Status == Failed && p.row.Guess: // nothing of it ran
+		return t.release(p, Sent)
 	case p.seen.Status == Failed:
 		return t.reject(p, p.seen.Problem)
 	}
-	wait := wake.Backoff{Min: firstPoll, Max: t.cfg.Poll}
-	var gone time.Time
-	for cuts := 0; ctx.Err() == nil; {
+	tries, cuts := 0, 0
+	return t.repeat(ctx, p, firstPoll, "results are fetched again", func() (last bool, err error) {
+		if tries++; tries > 1 { // the provider may have named the files late
+			if b, err := p.get(ctx); err == nil && b.Status.Ended() {
+				p.seen = &b
+			}
+		}
 		own, err := t.fetchResults(ctx, p, cuts+1 < maxCuts)
 		switch {
-		case ctx.Err() != nil:
-			return nil
 		case err == nil && !own:
 			t.log.Info("a batch belongs to another run", "batch", p.row.Batch, "part", p.row.Tag)
-			return t.refind(p)
+			return true, t.release(p, Sent)
 		case err == nil:
-			return t.update(p, func(r *Row) {
+			return true, t.update(p, func(r *Row) {
 				r.State, r.Status, r.Results, r.Guess, r.Problem = Ended, p.seen.Status, true, false, nil
 			})
-		case errors.Is(err, ErrGone), errors.Is(err, ErrUnknown):
-			if gone.IsZero() {
-				gone = time.Now()
-			}
-			if time.Since(gone) >= t.cfg.Grace { // before, not all servers of the provider may have them
-				return t.lose(p)
-			}
 		case errors.Is(err, errFiles):
-			return err
-		case passes(err):
-		default:
-			if cuts++; cuts >= maxCuts {
-				return fmt.Errorf("the results of batch %s are incomplete after %d downloads; the next run downloads them again "+
-					"from the provider: %w", p.row.Batch, cuts, err)
-			}
+			return true, err
+		case errors.Is(err, ErrGone), errors.Is(err, ErrUnknown), passes(err):
+			return false, err
 		}
-		if err := t.delayed(p, "results are fetched again", err); err != nil {
-			return err
+		if cuts++; cuts >= maxCuts {
+			err = fmt.Errorf("the results of batch %s are incomplete after %d downloads; the next run downloads them again "+
+				"from the provider: %w", p.row.Batch, cuts, err)
 		}
-		_ = wake.In(ctx, wait.Next(), nil)
-		if b, err := p.get(ctx); err == nil && b.Status.Ended() {
-			p.seen = &b
-		}
-	}
-	return nil
+		return cuts >= maxCuts, err
+	})
 }

@@ -39,11 +39,10 @@ type ItemResult struct {
 // requestID returns the ID of a request at the provider: the tag of its part, and its position.
 func requestID(tag string, position int) string { return tag + "-" + strconv.Itoa(position) }
 
-// positionOf returns the position of the request with an ID; false if the ID is not from the part.
-func positionOf(tag, id string) (position int, ok bool) {
-	rest, ok := strings.CutPrefix(id, tag+"-")
-	position, err := strconv.Atoi(rest)
-	return position, ok && err == nil && position >= 0 && requestID(tag, position) == id
+// position returns the position of the request with an ID; false if the ID is not from the part.
+func (r *Row) position(id string) (position int, ok bool) {
+	position, err := strconv.Atoi(strings.TrimPrefix(id, r.Tag+"-"))
+	return position, err == nil && position >= 0 && position < r.Requests && requestID(r.Tag, position) == id
 }
 
 // folder is the directory of the files.
@@ -95,28 +94,25 @@ func Found(dir string) bool {
 // draft writes the lines of a file that gets its name once it is complete and synced.
 type draft struct {
 	dir  folder
-	tag  string
 	file *os.File
 	w    *bufio.Writer
-	line []byte
 }
 
 func (f folder) create(tag string) (*draft, error) {
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(f.draft(tag), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	file, err := os.Create(f.draft(tag))
 	if err != nil {
 		return nil, err
 	}
-	return &draft{dir: f, tag: tag, file: file, w: bufio.NewWriterSize(file, 1<<16)}, nil
+	return &draft{dir: f, file: file, w: bufio.NewWriterSize(file, 1<<16)}, file.Chmod(0o600)
 }
 
-// add appends the struct that v points to, as a line. It returns an error that an earlier write caused, too.
-func (d *draft) add(v any) error {
-	d.line = append(jsonscan.AppendStruct(d.line[:0], v), '\n')
-	_, err := d.w.Write(d.line)
-	return err
+// add appends a line. It returns an error that an earlier write caused, too.
+func (d *draft) add(line []byte) error {
+	_, _ = d.w.Write(line)
+	return d.w.WriteByte('\n')
 }
 
 // finish syncs the file and gives it its name.
@@ -133,117 +129,118 @@ func (d *draft) finish(name string) error {
 	return nil
 }
 
-// drop removes the draft.
+// drop removes the draft, unless it is finished.
 func (d *draft) drop() {
 	d.file.Close()
 	_ = os.Remove(d.file.Name())
 	_ = os.Remove(string(d.dir))
 }
 
-// readLines calls fn with each line of a file that has count lines, or any number if that is negative. The offset is that of the line.
-func readLines(name string, count int, fn func(line work.Line) error) error {
-	file, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	n := 0
-	for r := work.NewLineReader(file, 0); ; n++ {
-		line, err := r.Next()
-		switch {
-		case errors.Is(err, io.EOF) && count >= 0 && n != count:
-			return fmt.Errorf("%s is damaged: it has %d of %d lines", name, n, count)
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		case line.Torn || count >= 0 && n == count:
-			return fmt.Errorf("%s is damaged at line %d", name, n+1)
+// readLines returns the lines of a file that has count lines, or any number if that is negative. An error is the last.
+func readLines(name string, count int) iter.Seq2[work.Line, error] {
+	return func(yield func(work.Line, error) bool) {
+		file, err := os.Open(name)
+		if err != nil {
+			yield(work.Line{}, err)
+			return
 		}
-		if err := fn(line); err != nil {
-			return err
+		defer file.Close()
+		r := work.NewLineReader(file, 0)
+		for n := 0; ; n++ {
+			line, err := r.Next()
+			switch {
+			case errors.Is(err, io.EOF) && (count < 0 || n == count):
+				return
+			case errors.Is(err, io.EOF):
+				err = fmt.Errorf("%s is damaged: it has %d of %d lines", name, n, count)
+			case err == nil && (line.Torn || n == count):
+				err = damaged(name, n+1)
+			}
+			if !yield(line, err) || err != nil {
+				return
+			}
 		}
 	}
 }
+
+func damaged(name string, line int) error { return fmt.Errorf("%s is damaged at line %d", name, line) }
 
 // parse reads a line of a file into the struct that v points to.
 func parse(name string, number int, line []byte, v any) error {
 	s := jsonscan.New(line)
 	if err := s.Struct(v); err != nil || !s.End() {
-		return fmt.Errorf("%s is damaged at line %d", name, number)
+		return damaged(name, number)
 	}
 	return nil
 }
-
-// errStopped ends a loop over lines early.
-var errStopped = errors.New("stopped")
 
 // Items returns the items of a part, by position. An error is the last.
 func (p *Part) Items() iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		name := p.table.dir.items(p.row.Tag)
-		err := readLines(name, p.row.Requests, func(line work.Line) error {
+		for line, err := range readLines(name, p.row.Requests) {
 			var it Item
-			if err := parse(name, line.Number, line.Bytes, &it); err != nil {
-				return err
+			if err == nil {
+				err = parse(name, line.Number, line.Bytes, &it)
 			}
-			if !yield(it, nil) {
-				return errStopped
+			if !yield(it, err) || err != nil {
+				return
 			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, errStopped) {
-			yield(Item{}, err)
 		}
 	}
 }
 
-// file returns the file of a part for the provider. note is called with an error that reading it causes.
-func (p *Part) file(note func(error)) *File {
+// file returns the file of a part for the provider. An error of reading it is stored in unreadable.
+func (p *Part) file(unreadable *error) *File {
 	return &File{
 		Tag: p.row.Tag, Model: p.row.Model, Endpoint: p.Endpoint, Requests: p.row.Requests, Size: p.row.Bytes,
 		Open: func() (io.ReadCloser, error) {
-			next, stop := iter.Pull2(p.Items())
-			return &fileReader{part: p, next: next, stop: stop, note: note, rest: []byte(p.account.api.Frame().Open)}, nil
+			next, stop := iter.Pull2(p.chunks())
+			return &chunkReader{next: next, stop: stop, unreadable: unreadable}, nil
 		},
 	}
 }
 
-// fileReader reads the file of a part for the provider.
-type fileReader struct {
-	part     *Part
-	next     func() (Item, error, bool)
-	stop     func()
-	note     func(error)
-	position int
-	line     []byte
-	rest     []byte // of the line
-	ended    bool
+// chunks returns the texts of the file for the provider. Each is valid until the next one.
+func (p *Part) chunks() iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		api, position := p.account.api, 0
+		frame := api.Frame()
+		text := []byte(frame.Open)
+		for it, err := range p.Items() {
+			if position > 0 {
+				text = append(text, frame.Between...)
+			}
+			text = api.AppendRequest(text, requestID(p.row.Tag, position), p.Endpoint, it.Body)
+			if !yield(text, err) || err != nil {
+				return
+			}
+			position++
+			text = text[:0]
+		}
+		yield([]byte(frame.Close), nil)
+	}
 }
 
-func (r *fileReader) Read(b []byte) (int, error) {
-	api, tag := r.part.account.api, r.part.row.Tag
+// chunkReader reads texts.
+type chunkReader struct {
+	next       func() ([]byte, error, bool)
+	stop       func()
+	rest       []byte
+	unreadable *error
+}
+
+func (r *chunkReader) Read(b []byte) (int, error) {
 	for len(r.rest) == 0 {
-		if r.ended {
-			return 0, io.EOF
-		}
-		it, err, ok := r.next()
+		text, err, ok := r.next()
 		if err != nil {
-			r.note(err)
+			*r.unreadable = err
 			return 0, err
 		}
-		r.line = r.line[:0]
-		switch {
-		case !ok:
-			r.line, r.ended = append(r.line, api.Frame().Close...), true
-		case r.position > 0:
-			r.line = append(r.line, api.Frame().Between...)
+		if !ok {
+			return 0, io.EOF
 		}
-		if ok {
-			r.line = api.AppendRequest(r.line, requestID(tag, r.position), r.part.Endpoint, it.Body)
-		}
-		r.rest = r.line
-		r.position++
+		r.rest = text
 	}
 	n := copy(b, r.rest)
 	r.rest = r.rest[n:]
@@ -251,7 +248,7 @@ func (r *fileReader) Read(b []byte) (int, error) {
 }
 
 // Close ends reading.
-func (r *fileReader) Close() error {
+func (r *chunkReader) Close() error {
 	r.stop()
 	return nil
 }

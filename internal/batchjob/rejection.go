@@ -31,7 +31,7 @@ func (t *Table) notCreated(ctx context.Context, p *Part, err error) error {
 	if ok && !o.Kind.Fatal() && (why.Kind != Invalid || !passes(err)) {
 		return t.reject(p, why)
 	}
-	if failed := t.renew(p); failed != nil {
+	if failed := t.release(p, New); failed != nil {
 		return failed
 	}
 	switch {
@@ -48,25 +48,6 @@ func (t *Table) notCreated(ctx context.Context, p *Part, err error) error {
 	err = t.delayed(p, "a batch part cannot be submitted", err)
 	_ = wake.In(ctx, wake.Jitter(maxRefusal/5), nil)
 	return err
-}
-
-// renew makes a part new again, without the batch that it had.
-func (t *Table) renew(p *Part) error {
-	p.seen, p.asked = nil, false
-	return t.update(p, func(r *Row) {
-		p.admitted = false
-		r.disown()
-		r.State = New
-	})
-}
-
-// disown removes a batch that does not belong to the part, or not any more.
-func (r *Row) disown() {
-	if r.Batch != "" {
-		r.Not = append(r.Not[:len(r.Not):len(r.Not)], r.Batch)
-	}
-	r.Batch, r.Guess, r.Status, r.Lost, r.Succeeded, r.Failed = "", false, "", false, 0, 0
-	r.MadeAt, r.EndedAt, r.ExpiresAt = time.Time{}, time.Time{}, time.Time{}
 }
 
 // maxBreaks is the number of times that a part is submitted whose batches fail by the provider's fault.
@@ -95,14 +76,14 @@ func (t *Table) reject(p *Part, why *Problem) error {
 			}
 		}
 		p.fresh = false // until there is room, the provider may delete the file
-		return t.renew(p)
+		return t.release(p, New)
 	case why.Kind == TooLarge && p.row.Requests > 1:
 		t.mu.Lock()
 		p.account.requests = (p.row.Requests + 1) / 2
 		t.mu.Unlock()
 		return t.finish(p, short)
 	case why.Kind == Invalid && len(why.Lines) > 0:
-		if err := t.storeRejected(p, why); err != nil {
+		if err := p.storeRejected(why); err != nil {
 			return err
 		}
 		return t.update(p, func(r *Row) { r.State, r.Results, r.Problem = Ended, true, nil })
@@ -111,14 +92,14 @@ func (t *Table) reject(p *Part, why *Problem) error {
 		t.mu.Lock()
 		p.account.until = later(p.account.until, time.Now().Add(wake.Jitter(firstPoll<<p.breaks)))
 		t.mu.Unlock()
-		return t.renew(p)
+		return t.release(p, New)
 	case why.Kind == Invalid && p.row.File != "" && !p.fresh && !t.isCancelled(): // the provider may have deleted the file
 		t.log.Info("a batch part is uploaded again", "part", p.row.Tag, "file", p.row.File)
 		p.fresh = true
 		if err := t.update(p, func(r *Row) { r.File = "" }); err != nil {
 			return err
 		}
-		return t.renew(p)
+		return t.release(p, New)
 	case why.Kind == TooLarge:
 		short.Kind = Invalid // a part of one request
 	}

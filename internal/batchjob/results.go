@@ -2,11 +2,11 @@ package batchjob
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
 	"maps"
@@ -14,20 +14,12 @@ import (
 	"os"
 	"slices"
 
+	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // maxResult limits the bytes of a line of results.
 const maxResult = 256 << 20
-
-// storedResult is a line in the file of a part's results. Each request has one at most.
-type storedResult struct {
-	Position  int             `json:"position"`
-	Fate      Fate            `json:"fate"`
-	Status    int             `json:"status,omitzero"`
-	RequestID string          `json:"request_id,omitzero"`
-	Body      json.RawMessage `json:"body,omitzero"`
-}
 
 var (
 	errIncomplete = errors.New("the results are incomplete")
@@ -36,80 +28,64 @@ var (
 
 // fetched takes the files of a batch's results and stores the results of the part.
 type fetched struct {
+	*draft
 	part      *Part
-	draft     *draft
 	seen      work.Bits
 	line      []byte // incomplete
+	buf       []byte
 	strangers int    // results of other requests
 	stranger  string // the ID of the first
 }
 
+func (p *Part) newFetched() (*fetched, error) {
+	d, err := p.table.dir.create(p.row.Tag)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errFiles, err)
+	}
+	return &fetched{part: p, draft: d}, nil
+}
+
 // Write takes bytes of a file of results.
 func (f *fetched) Write(b []byte) (int, error) {
-	n := len(b)
-	for {
-		i := bytes.IndexByte(b, '\n')
-		if i < 0 {
-			break
+	for line := range bytes.Lines(b) {
+		if f.line = append(f.line, line...); len(f.line) > maxResult {
+			return 0, fmt.Errorf("%w: a line is longer than %d MiB", errIncomplete, maxResult>>20)
 		}
-		line := b[:i]
-		if len(f.line) > 0 {
-			f.line = append(f.line, line...)
-			line = f.line
+		if line[len(line)-1] == '\n' {
+			if err := f.endLine(); err != nil {
+				return 0, err
+			}
 		}
-		if err := f.add(line); err != nil {
-			return 0, err
-		}
-		f.line, b = f.line[:0], b[i+1:]
 	}
-	if f.line = append(f.line, b...); len(f.line) > maxResult {
-		return 0, fmt.Errorf("%w: a line is longer than %d MiB", errIncomplete, maxResult>>20)
-	}
-	return n, nil
+	return len(b), nil
 }
 
-// end ends a file, whose last line may have no newline.
-func (f *fetched) end() error {
-	line := f.line
-	f.line = nil
-	return f.add(line)
-}
-
-// add stores a result.
-func (f *fetched) add(line []byte) error {
-	if len(bytes.TrimSpace(line)) == 0 {
+// endLine stores the result in a line.
+func (f *fetched) endLine() error {
+	line := bytes.TrimSpace(f.line)
+	f.line = f.line[:0]
+	if len(line) == 0 {
 		return nil
 	}
 	r, err := f.part.account.api.ParseResult(line)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errIncomplete, err)
 	}
-	position, ok := positionOf(f.part.row.Tag, r.ID)
+	position, ok := f.part.row.position(r.ID)
 	switch {
-	case !ok || position >= f.part.row.Requests:
+	case !ok:
 		if f.strangers++; f.strangers == 1 {
 			f.stranger = r.ID
 		}
-		return nil
-	case !f.seen.Set(position):
-		return nil
-	}
-	return f.store(position, &r)
-}
-
-func (f *fetched) store(position int, r *Result) error {
-	s := storedResult{Position: position, Fate: r.Fate, Status: r.Status, RequestID: r.RequestID, Body: r.Body}
-	if err := f.draft.add(&s); err != nil {
-		return fmt.Errorf("%w: %w", errFiles, err)
+	case f.seen.Set(position):
+		return f.store(&r)
 	}
 	return nil
 }
 
-// restart begins anew, with no result.
-func (f *fetched) restart() (err error) {
-	f.drop()
-	*f = fetched{part: f.part}
-	if f.draft, err = f.part.table.dir.create(f.part.row.Tag); err != nil {
+func (f *fetched) store(r *Result) error {
+	f.buf = jsonscan.AppendStruct(f.buf[:0], r)
+	if err := f.add(f.buf); err != nil {
 		return fmt.Errorf("%w: %w", errFiles, err)
 	}
 	return nil
@@ -117,40 +93,36 @@ func (f *fetched) restart() (err error) {
 
 // finish makes the results durable.
 func (f *fetched) finish() error {
-	d := f.draft
-	f.draft = nil
-	if err := d.finish(d.dir.results(d.tag)); err != nil {
+	if err := f.draft.finish(f.dir.results(f.part.row.Tag)); err != nil {
 		return fmt.Errorf("%w: %w", errFiles, err)
 	}
 	return nil
 }
 
-func (f *fetched) drop() {
-	if f.draft != nil {
-		f.draft.drop()
-		f.draft = nil
-	}
-}
-
 // fetchResults fetches and stores the results of a part's batch. It returns false if the batch belongs to another part. Results that
 // the provider counts must be there. With all, a completed batch must have a result of each request.
 func (t *Table) fetchResults(ctx context.Context, p *Part, all bool) (own bool, err error) {
-	f := &fetched{part: p}
-	defer f.drop()
-	err = p.account.call(ctx, "fetch "+p.row.Batch, true, func(ctx context.Context) error {
-		if err := f.restart(); err != nil {
+	var f *fetched
+	err = p.account.call(ctx, "fetch "+p.row.Batch, true, func(ctx context.Context) (err error) {
+		if f != nil {
+			f.drop()
+		}
+		if f, err = p.newFetched(); err != nil {
 			return err
 		}
 		for _, name := range p.seen.Results {
 			if err := p.account.api.Fetch(ctx, name, f); err != nil {
 				return err
 			}
-			if err := f.end(); err != nil {
+			if err := f.endLine(); err != nil { // the last line may have no newline
 				return err
 			}
 		}
 		return nil
 	})
+	if f != nil {
+		defer f.drop()
+	}
 	if err != nil {
 		return false, err
 	}
@@ -184,20 +156,17 @@ func expected(b *Batch, requests int) int {
 }
 
 // storeRejected stores results for the requests that the provider named when it rejected a part.
-func (t *Table) storeRejected(p *Part, why *Problem) error {
-	f := &fetched{part: p}
-	defer f.drop()
-	if err := f.restart(); err != nil {
+func (p *Part) storeRejected(why *Problem) error {
+	f, err := p.newFetched()
+	if err != nil {
 		return err
 	}
+	defer f.drop()
 	for _, position := range slices.Sorted(maps.Keys(why.Lines)) {
-		message := why.Lines[position]
-		if message == "" {
-			message = why.Message
-		}
-		body, err := json.Marshal(map[string]any{"error": map[string]string{"type": "invalid_request_error", "message": message}})
+		fault := map[string]string{"type": "invalid_request_error", "message": cmp.Or(why.Lines[position], why.Message)}
+		body, err := json.Marshal(map[string]any{"error": fault})
 		if err == nil {
-			err = f.store(position, &Result{Fate: Answered, Status: http.StatusBadRequest, Body: body})
+			err = f.store(&Result{ID: requestID(p.row.Tag, position), Fate: Answered, Status: http.StatusBadRequest, Body: body})
 		}
 		if err != nil {
 			return err
@@ -206,94 +175,81 @@ func (t *Table) storeRejected(p *Part, why *Problem) error {
 	return f.finish()
 }
 
-// Results returns the result of each item of an ended part: those that the provider sent, and then the missing ones. An error is the last.
+// Results returns the result of each item of an ended part, by position. An error is the last.
 func (p *Part) Results() iter.Seq2[ItemResult, error] {
 	return func(yield func(ItemResult, error) bool) {
-		err := p.results(func(r *ItemResult) bool { return yield(*r, nil) })
-		if err != nil && !errors.Is(err, errStopped) {
-			yield(ItemResult{}, err)
+		row, position := p.Row(), 0
+		missing := Result{Fate: CalledOff}
+		if row.Status == Completed {
+			missing.Fate = Missing
 		}
-	}
-}
-
-func (p *Part) results(yield func(*ItemResult) bool) error {
-	row := p.Row()
-	items, err := p.openItems()
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) && !row.Results { // its items are not known
-			return nil
-		}
-		return err
-	}
-	defer items.Close()
-	var seen work.Bits
-	give := func(position int, r Result) error {
-		it, err := items.at(position)
-		if err == nil && !yield(&ItemResult{Item: it, Result: r}) {
-			err = errStopped
-		}
-		return err
-	}
-	if row.Results {
-		name := p.table.dir.results(row.Tag)
-		err := readLines(name, -1, func(line work.Line) error {
-			var s storedResult
-			if err := parse(name, line.Number, line.Bytes, &s); err != nil {
-				return err
-			}
-			if s.Position < 0 || s.Position >= row.Requests || !seen.Set(s.Position) {
-				return fmt.Errorf("%s is damaged at line %d", name, line.Number)
-			}
-			return give(s.Position, Result{Fate: s.Fate, Status: s.Status, RequestID: s.RequestID, Body: s.Body})
-		})
+		results, err := p.openResults(&row)
 		if err != nil {
-			return err
+			yield(ItemResult{}, err)
+			return
 		}
-	}
-	fate := CalledOff
-	if row.Status == Completed {
-		fate = Missing
-	}
-	for position := range row.Requests {
-		if !seen.Has(position) {
-			if err := give(position, Result{Fate: fate}); err != nil {
-				return err
+		defer results.Close()
+		for it, err := range p.Items() {
+			if errors.Is(err, fs.ErrNotExist) && !row.Results { // its items are not known
+				return
 			}
+			r := missing
+			if err == nil && results.lines[position].end > 0 {
+				r, err = results.at(position)
+			}
+			if !yield(ItemResult{Item: it, Result: r}, err) || err != nil {
+				return
+			}
+			position++
 		}
 	}
-	return nil
 }
 
-// itemReader reads the items of a part in any order.
-type itemReader struct {
+// resultReader reads the stored results of a part in any order.
+type resultReader struct {
 	*os.File
-	offsets []int64 // of the lines, and of the end
-	buf     []byte
+	lines []span // by position
+	buf   []byte
 }
 
-func (p *Part) openItems() (*itemReader, error) {
-	name := p.table.dir.items(p.row.Tag)
-	offsets := make([]int64, 0, p.row.Requests+1)
-	err := readLines(name, p.row.Requests, func(line work.Line) error {
-		if len(offsets) == 0 {
-			offsets = append(offsets, line.Offset)
+// span is a line of a file. Its end is 0 if there is none.
+type span struct {
+	number     int
+	start, end int64
+}
+
+func (p *Part) openResults(row *Row) (*resultReader, error) {
+	r := &resultReader{lines: make([]span, row.Requests)}
+	if !row.Results {
+		return r, nil
+	}
+	name := p.table.dir.results(row.Tag)
+	for line, err := range readLines(name, -1) {
+		var one Result
+		if err == nil {
+			err = parse(name, line.Number, line.Bytes, &one)
 		}
-		offsets = append(offsets, line.Offset+int64(len(line.Bytes))+1)
-		return nil
-	})
-	if err != nil {
-		return nil, err
+		if err != nil {
+			return nil, err
+		}
+		position, ok := row.position(one.ID)
+		if !ok || r.lines[position].end > 0 {
+			return nil, damaged(name, line.Number)
+		}
+		r.lines[position] = span{line.Number, line.Offset, line.Offset + int64(len(line.Bytes))}
 	}
 	file, err := os.Open(name)
-	return &itemReader{File: file, offsets: offsets}, err
+	r.File = file
+	return r, err
 }
 
-// at returns the item at a position. It is valid until the next call.
-func (r *itemReader) at(position int) (it Item, err error) {
-	from, to := r.offsets[position], r.offsets[position+1]
-	r.buf = slices.Grow(r.buf[:0], int(to-from))[:to-from]
-	if _, err := r.ReadAt(r.buf, from); err != nil && !errors.Is(err, io.EOF) {
-		return Item{}, err
+// at returns the result at a position. It is valid until the next call.
+func (r *resultReader) at(position int) (one Result, err error) {
+	line := r.lines[position]
+	size := int(line.end - line.start)
+	r.buf = slices.Grow(r.buf[:0], size)[:size]
+	if _, err := r.ReadAt(r.buf, line.start); err != nil {
+		return Result{}, err
 	}
-	return it, parse(r.Name(), position+1, r.buf, &it)
+	return one, parse(r.Name(), line.number, r.buf, &one)
 }

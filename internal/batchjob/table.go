@@ -48,7 +48,7 @@ type Table struct {
 	log      *slog.Logger
 	dir      folder
 	accounts map[string]*account
-	filling  map[fillKey]*filling
+	filling  []*Part // that are no rows yet
 
 	saving  sync.Mutex // held during Save
 	written uint64     // version that was saved last
@@ -72,20 +72,19 @@ type Part struct {
 	Endpoint provider.Endpoint
 	table    *Table
 	account  *account
+	draft    *draft // of its items, while it is being filled
 
 	// The Table's mu guards the fields below. Once Start was called, only the goroutine of the part changes them.
 	row      Row
 	admitted bool  // there is room for it at the provider
-	stuck    bool  // nothing more comes of it in this process
-	why      error // it is stuck
+	stuck    error // why nothing more comes of it in this process
 	bare     bool  // its file of items is missing
 	given    bool  // by Ended
 
-	seen    *Batch    // as the provider described it last
-	heardOf time.Time // when this process learned of its batch
-	asked   bool      // the provider was asked to cancel its batch
-	fresh   bool      // this process uploaded its file
-	breaks  int       // failures of its batches that were the provider's fault
+	seen   *Batch // as the provider described it last
+	asked  bool   // the provider was asked to cancel its batch
+	fresh  bool   // this process uploaded its file
+	breaks int    // failures of its batches that were the provider's fault
 }
 
 // Row returns the row of the part.
@@ -111,13 +110,15 @@ func Open(cfg Config) (*Table, error) {
 		return nil, err
 	}
 	t := &Table{
-		cfg: cfg, log: cfg.Logger, dir: folder(cfg.Dir), accounts: make(map[string]*account), filling: make(map[fillKey]*filling),
+		cfg: cfg, log: cfg.Logger, dir: folder(cfg.Dir), accounts: make(map[string]*account),
 		changing: make(chan struct{}),
 	}
 	for name, api := range cfg.APIs {
-		if t.accounts[name], err = newAccount(&cfg, name, api); err != nil {
+		a, err := newAccount(&cfg, name, api)
+		if err != nil {
 			return nil, errors.Join(err, t.Close())
 		}
+		t.accounts[name] = a
 	}
 	open := make(map[string]bool)
 	for i := range rows {
@@ -137,9 +138,6 @@ func Open(cfg Config) (*Table, error) {
 func (t *Table) load(r *Row) error {
 	p := t.newPart(t.accounts[r.Account], *r)
 	t.parts = append(t.parts, p)
-	if a := p.account; a != nil && !r.MadeAt.IsZero() {
-		a.made = append(a.made, r.MadeAt)
-	}
 	if !r.Open() {
 		return nil
 	}
@@ -157,7 +155,9 @@ func (t *Table) load(r *Row) error {
 	p.bare = true
 	switch {
 	case p.row.State == Sent:
-		p.row.Lost, p.stuck = true, !t.cfg.Resubmit
+		if p.row.Lost = true; !t.cfg.Resubmit {
+			p.stuck = errLost
+		}
 	case !p.row.Results:
 		p.row.State = Ended
 	default:
@@ -189,7 +189,7 @@ func (t *Table) Start(ctx context.Context) {
 
 // carryLocked starts the goroutine of a part.
 func (t *Table) carryLocked(p *Part) {
-	if t.ctx == nil || t.ctx.Err() != nil || p.stuck || p.row.State == Ended || !p.row.Open() {
+	if t.ctx == nil || t.ctx.Err() != nil || p.stuck != nil || p.row.State == Ended || !p.row.Open() {
 		return
 	}
 	ctx := t.ctx
@@ -238,7 +238,7 @@ func (t *Table) Pending() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, p := range t.parts {
-		if p.row.Open() && !p.stuck {
+		if p.row.Open() && p.stuck == nil {
 			n++
 		}
 	}
@@ -251,7 +251,7 @@ func (t *Table) Full() bool {
 	defer t.mu.Unlock()
 	waiting := make(map[*account]int)
 	for _, p := range t.parts {
-		if p.row.State == New && !p.admitted && !p.stuck {
+		if p.row.State == New && !p.admitted && p.stuck == nil {
 			if waiting[p.account]++; waiting[p.account] > 1 {
 				return true
 			}
@@ -264,7 +264,7 @@ func (t *Table) Full() bool {
 func (t *Table) Bare() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.parts, func(p *Part) bool { return p.bare && p.stuck })
+	return slices.ContainsFunc(t.parts, func(p *Part) bool { return p.bare && p.stuck != nil })
 }
 
 // Recorded is called once the results of an ended part are recorded. It removes the files of the part.
@@ -320,12 +320,13 @@ func (t *Table) Err() error {
 	lost := LostError{Dir: string(t.dir)}
 	for _, p := range t.parts {
 		switch {
-		case p.stuck && p.bare:
+		case p.stuck == nil:
+		case p.bare:
 			lost.Bare = append(lost.Bare, p.row)
-		case p.stuck && p.row.Lost:
+		case p.row.Lost:
 			lost.Parts = append(lost.Parts, p.row)
-		case p.why != nil:
-			err = errors.Join(err, p.why)
+		default:
+			err = errors.Join(err, p.stuck)
 		}
 	}
 	if len(lost.Parts)+len(lost.Bare) > 0 {
@@ -356,15 +357,13 @@ func (t *Table) Close() error {
 	t.stop()
 	t.mu.Unlock()
 	t.carried.Wait()
-	for key, f := range t.filling {
-		f.draft.drop()
-		delete(t.filling, key)
+	for _, p := range t.filling {
+		p.draft.drop()
 	}
+	t.filling = nil
 	var errs []error
 	for _, a := range t.accounts {
-		if a != nil && a.sched != nil {
-			errs = append(errs, a.sched.Close())
-		}
+		errs = append(errs, a.sched.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -426,6 +425,9 @@ func (t *Table) newTag() string {
 		}
 	}
 }
+
+// errLost stops the work on a part that a LostError describes.
+var errLost = errors.New("the part is lost")
 
 // LostError is the error of parts of which nothing comes, although they may cost something.
 type LostError struct {
