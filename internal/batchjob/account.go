@@ -31,22 +31,15 @@ type account struct {
 	requests int       // maximum in a part, learned from a rejection; 0 is unknown
 	room     int       // tokens that all parts may have at the provider, learned from a rejection; 0 is unknown
 	full     bool      // the provider has no room until a part ends
-	refusals int       // for lack of room, in a row
+	refusals int       // of parts, in a row
 	until    time.Time // nothing is submitted before
 }
 
-func newAccount(cfg *Config, name string, api API) (*account, error) {
-	s, err := sluice.New(sluice.Config{
-		Name: name, Limits: sluice.Limits{Concurrency: maxCalls}, MaxThrottles: throttles, Observer: cfg.Observer,
-	})
-	return &account{name: name, api: api, sched: s}, err
-}
-
 // call makes a request that may take several attempts. Without again, it makes another attempt only if nothing reached the provider.
-func (a *account) call(ctx context.Context, name string, again bool, fn func(context.Context) error) error {
+func call[T any](ctx context.Context, a *account, name string, again bool, fn func(context.Context) (T, error)) (result T, err error) {
 	var last error
-	_, err := a.sched.Do(ctx, sluice.Call{ID: name, Lane: lane}, func(ctx context.Context, _ *sluice.Permit) sluice.Outcome {
-		last = fn(ctx)
+	_, err = a.sched.Do(ctx, sluice.Call{ID: name, Lane: lane}, func(ctx context.Context, _ *sluice.Permit) sluice.Outcome {
+		result, last = fn(ctx)
 		o := outcomeOf(ctx, last)
 		o.Final = o.Final || !again && !o.Unsent
 		return o
@@ -55,12 +48,12 @@ func (a *account) call(ctx context.Context, name string, again bool, fn func(con
 		err = last
 	}
 	if err == nil {
-		return nil
+		return result, nil
 	}
-	if e, ok := errors.AsType[*provider.Error](err); ok && e.Provider == a.name {
-		return fmt.Errorf("%s: %w", name, err)
+	if e, ok := errors.AsType[*provider.Error](err); !ok || e.Provider != a.name {
+		name = a.name + ": " + name
 	}
-	return fmt.Errorf("%s: %s: %w", a.name, name, err)
+	return result, fmt.Errorf("%s: %w", name, err)
 }
 
 // outcomeOf returns the outcome of an attempt. An error that only describes the content of a response is none.
@@ -81,26 +74,23 @@ func outcomeOf(ctx context.Context, err error) sluice.Outcome {
 	return o
 }
 
-// outcome returns how a request failed; false if err does not say it.
-func outcome(err error) (o sluice.Outcome, ok bool) {
+// outcome returns how a request failed. It is OK if err does not say it.
+func outcome(err error) sluice.Outcome {
 	if failed, ok := errors.AsType[*sluice.CallError](err); ok {
-		return failed.Outcome, true
+		return failed.Outcome
 	}
-	return sluice.Outcome{}, false
+	return sluice.Outcome{}
 }
 
 // passes reports whether the same request may succeed later.
 func passes(err error) bool {
-	o, ok := outcome(err)
-	return ok && (o.Kind.Transient() || o.Kind.Throttle())
+	kind := outcome(err).Kind
+	return kind.Transient() || kind.Throttle()
 }
 
 // hadNoEffect reports whether a failed request certainly did nothing.
 func hadNoEffect(err error) bool {
-	o, ok := outcome(err)
-	if !ok {
-		return false
-	}
+	o := outcome(err)
 	switch o.Kind {
 	case sluice.RateLimit, sluice.UsageWindow, sluice.QuotaExhausted, sluice.Auth, sluice.BadRequest, sluice.ContextLength,
 		sluice.ContentFilter:
@@ -160,9 +150,13 @@ func (t *Table) roomLocked(p *Part, now time.Time) (time.Duration, bool) {
 	return 0, true
 }
 
-// refusalWait returns the wait after a rejection that does not state one.
-func (a *account) refusalWait() time.Duration {
-	return wake.Jitter(min(firstPoll<<min(a.refusals-1, 10), maxRefusal))
+// refusedLocked submits nothing for some time after a rejection.
+func (a *account) refusedLocked(o sluice.Outcome) {
+	a.refusals++
+	a.until = time.Now().Add(max(o.Wait, wake.Jitter(min(firstPoll<<min(a.refusals-1, 10), maxRefusal))))
+	if o.Until.After(a.until) {
+		a.until = o.Until
+	}
 }
 
 // maxAlone is the number of rejections for lack of room, while the account has no other part, after which a part counts as too large: the
@@ -188,8 +182,7 @@ func (t *Table) learnRoom(p *Part, limit int) (never, alone bool) {
 	}
 	alone = !slices.ContainsFunc(t.parts, func(q *Part) bool { return q != p && q.account == a && q.row.AtProvider() && q.stuck == nil })
 	if a.full = !alone; alone && !time.Now().Before(a.until) { // else the same lack of room was counted
-		a.refusals++
-		a.until = time.Now().Add(a.refusalWait())
+		a.refusedLocked(sluice.Outcome{})
 	}
 	never = p.row.Requests > 1 &&
 		(limit > 0 && p.row.Input > limit || alone && a.refusals >= maxAlone && p.row.Input > minRoom(limit))
@@ -197,11 +190,4 @@ func (t *Table) learnRoom(p *Part, limit int) (never, alone bool) {
 		a.requests = max(1, p.row.Requests/2)
 	}
 	return never, alone
-}
-
-func later(x, y time.Time) time.Time {
-	if x.After(y) {
-		return x
-	}
-	return y
 }

@@ -1,12 +1,15 @@
 package batchjob
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/wake"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -46,7 +49,7 @@ func (t *Table) step(p *Part) func(context.Context, *Part) error {
 
 // halt ends the work on a part after an error, or on all parts if no request can succeed any more.
 func (t *Table) halt(p *Part, err error) {
-	if o, ok := outcome(err); ok && o.Kind.Fatal() || errors.Is(err, errFiles) {
+	if outcome(err).Kind.Fatal() || errors.Is(err, errFiles) {
 		t.fail(err)
 		return
 	}
@@ -92,16 +95,16 @@ func (t *Table) submit(ctx context.Context, p *Part) error {
 	}
 	var b Batch
 	if err == nil {
-		err = p.account.call(ctx, "create "+p.row.Tag, false, func(ctx context.Context) error {
+		b, err = call(ctx, p.account, "create "+p.row.Tag, false, func(ctx context.Context) (Batch, error) {
 			err := t.update(p, func(r *Row) {
 				if r.State, r.SentAt = Sent, time.Now().UTC(); r.BegunAt.IsZero() {
 					r.BegunAt = r.SentAt
 				}
 			})
-			if err == nil {
-				b, err = p.account.api.Create(ctx, file, p.row.File)
+			if err != nil {
+				return Batch{}, err
 			}
-			return err
+			return p.account.api.Create(ctx, file, p.row.File)
 		})
 	}
 	switch {
@@ -114,7 +117,7 @@ func (t *Table) submit(ctx context.Context, p *Part) error {
 	case b.ID == "":
 		return nil // the response does not tell: the batch is looked for
 	}
-	return t.update(p, func(r *Row) { p.adoptLocked(&b, false) })
+	return t.update(p, func(r *Row) { t.adoptLocked(p, &b, false) })
 }
 
 // upload uploads the file of a part, if the provider does not have it.
@@ -122,10 +125,8 @@ func (t *Table) upload(ctx context.Context, p *Part, file *File) error {
 	if p.row.File != "" {
 		return nil
 	}
-	id := ""
-	err := p.account.call(ctx, "upload "+p.row.Tag, true, func(ctx context.Context) (err error) {
-		id, err = p.account.api.Upload(ctx, file)
-		return err
+	id, err := call(ctx, p.account, "upload "+p.row.Tag, true, func(ctx context.Context) (string, error) {
+		return p.account.api.Upload(ctx, file)
 	})
 	if err != nil || id == "" {
 		return err
@@ -135,20 +136,100 @@ func (t *Table) upload(ctx context.Context, p *Part, file *File) error {
 }
 
 // adoptLocked records the batch of a part, or one that may be its batch.
-func (p *Part) adoptLocked(b *Batch, guess bool) {
-	p.seen = nil
-	r := &p.row
-	r.Batch, r.Guess, r.Status, r.Lost, r.Problem = b.ID, guess, Validating, false, nil
-	if b.Status != "" && !b.Status.Ended() { // its end must be seen by poll
-		r.Status = b.Status
+func (t *Table) adoptLocked(p *Part, b *Batch, guess bool) {
+	p.row.Batch, p.row.Guess, p.row.MadeAt = b.ID, guess, cmp.Or(b.Created, time.Now().UTC())
+	t.lookLocked(p, b)
+}
+
+// notCreated handles an error of an upload or a create.
+func (t *Table) notCreated(ctx context.Context, p *Part, err error) error {
+	t.mu.Lock()
+	failed, sent := t.err, p.row.State == Sent
+	t.mu.Unlock()
+	if failed != nil {
+		return err
 	}
-	if r.MadeAt = b.Created; r.MadeAt.IsZero() {
-		r.MadeAt = time.Now().UTC()
+	if sent && !hadNoEffect(err) {
+		return t.delayed(p, "Sluice does not know whether the provider created a batch", err)
 	}
-	if r.File == "" {
-		r.File = b.File
+	o := outcome(err)
+	why := &Problem{Kind: Invalid, Message: provider.Redact(err.Error())}
+	if of, ok := errors.AsType[*ProblemError](err); ok {
+		why = &of.Problem
+	} else if o.TooLarge {
+		why.Kind = TooLarge
 	}
-	r.ExpiresAt = b.Expires
+	if o.Kind != sluice.OK && !o.Kind.Fatal() && (why.Kind != Invalid || !passes(err)) {
+		return t.reject(p, why)
+	}
+	if failed := t.release(p, New); failed != nil {
+		return failed
+	}
+	switch {
+	case o.Kind == sluice.OK || o.Kind.Fatal():
+		return err
+	case o.Kind.Throttle():
+		t.mu.Lock()
+		p.account.refusedLocked(o)
+		t.mu.Unlock()
+		return t.delayed(p, "the provider does not accept a batch part yet", err)
+	}
+	err = t.delayed(p, "a batch part cannot be submitted", err)
+	_ = wake.In(ctx, wake.Jitter(maxRefusal/5), nil)
+	return err
+}
+
+// maxBreaks is the number of times that a part is submitted whose batches fail by the provider's fault.
+const maxBreaks = 3
+
+// reject handles the rejection of a whole part, by a create or a batch that failed.
+func (t *Table) reject(p *Part, why *Problem) error {
+	t.log.Info("the provider rejected a batch part", "part", p.row.Tag, "batch", p.row.Batch, "kind", why.Kind, "message", why.Message)
+	short := &Problem{Kind: why.Kind, Code: why.Code, Message: why.Message}
+	maps.DeleteFunc(why.Lines, func(position int, _ string) bool { return position >= p.row.Requests })
+	switch {
+	case t.isCancelled() && why.Kind != Invalid:
+		return t.finish(p, nil)
+	case why.Kind == NoRoom:
+		never, alone := t.learnRoom(p, why.Tokens)
+		if never { // smaller parts get its requests
+			return t.finish(p, short)
+		}
+		if alone {
+			err := t.delayed(p, "the provider rejects every batch part, although this run has no pending batch part", errors.New(why.Message))
+			if err != nil {
+				return err
+			}
+		}
+		p.fresh = false // until there is room, the provider may delete the file
+		return t.release(p, New)
+	case why.Kind == TooLarge && p.row.Requests > 1:
+		t.mu.Lock()
+		p.account.requests = (p.row.Requests + 1) / 2
+		t.mu.Unlock()
+		return t.finish(p, short)
+	case why.Kind == Invalid && len(why.Lines) > 0:
+		if err := p.storeRejected(why); err != nil {
+			return err
+		}
+		return t.update(p, func(r *Row) { r.State, r.Results, r.Problem = Ended, true, nil })
+	case why.Kind == Broken && p.breaks+1 < maxBreaks:
+		p.breaks++
+		t.mu.Lock()
+		p.account.refusedLocked(sluice.Outcome{})
+		t.mu.Unlock()
+		return t.release(p, New)
+	case why.Kind == Invalid && p.row.File != "" && !p.fresh && !t.isCancelled(): // the provider may have deleted the file
+		t.log.Info("a batch part is uploaded again", "part", p.row.Tag, "file", p.row.File)
+		p.fresh = true
+		if err := t.update(p, func(r *Row) { r.File = "" }); err != nil {
+			return err
+		}
+		return t.release(p, New)
+	case why.Kind == TooLarge:
+		short.Kind = Invalid // a part of one request
+	}
+	return t.finish(p, short)
 }
 
 // repeat makes attempts until one is the last, and records their errors. A part is lost if the provider does not know its batch or results
@@ -186,10 +267,8 @@ func (t *Table) find(ctx context.Context, p *Part) error {
 	until, file := time.Now().Add(t.cfg.Grace), p.file(new(error))
 	return t.repeat(ctx, p, time.Second, "Sluice cannot determine whether the provider created a batch", func() (last bool, err error) {
 		started := time.Now()
-		var found []Batch
-		err = p.account.call(ctx, "find "+p.row.Tag, true, func(ctx context.Context) (err error) {
-			found, err = p.account.api.Find(ctx, file, p.row.BegunAt)
-			return err
+		found, err := call(ctx, p.account, "find "+p.row.Tag, true, func(ctx context.Context) ([]Batch, error) {
+			return p.account.api.Find(ctx, file, p.row.BegunAt)
 		})
 		if err != nil {
 			return !passes(err), err
@@ -198,7 +277,7 @@ func (t *Table) find(ctx context.Context, p *Part) error {
 		guessed := false
 		err = t.update(p, func(*Row) {
 			if best, guessed = t.candidateLocked(p, found); best != nil {
-				p.adoptLocked(best, best.Tag == "")
+				t.adoptLocked(p, best, best.Tag == "")
 			}
 		})
 		if err == nil && best == nil && !guessed && !started.Before(until) {
@@ -244,18 +323,19 @@ func (t *Table) poll(ctx context.Context, p *Part) error {
 		if err != nil {
 			return !errors.Is(err, ErrUnknown) && !passes(err), err
 		}
-		err = t.look(p, &b)
+		t.mu.Lock()
+		news := t.lookLocked(p, &b)
+		t.mu.Unlock()
+		err = t.save(news)
 		return err != nil || b.Status.Ended(), err
 	})
 }
 
 // get asks for the batch of a part.
-func (p *Part) get(ctx context.Context) (b Batch, err error) {
-	err = p.account.call(ctx, "read the status of "+p.row.Batch, true, func(ctx context.Context) (err error) {
-		b, err = p.account.api.Get(ctx, p.row.Batch)
-		return err
+func (p *Part) get(ctx context.Context) (Batch, error) {
+	return call(ctx, p.account, "read the status of "+p.row.Batch, true, func(ctx context.Context) (Batch, error) {
+		return p.account.api.Get(ctx, p.row.Batch)
 	})
-	return b, err
 }
 
 // pause waits, or until the batch is to be cancelled.
@@ -281,10 +361,10 @@ func (t *Table) cancelBatch(ctx context.Context, p *Part, wanted bool) error {
 		t.log.Warn("a batch is not cancelled, because the batch may belong to another run: its results will show the owner", "batch", p.row.Batch)
 		return nil
 	}
-	err := p.account.call(ctx, "cancel "+p.row.Batch, true, func(ctx context.Context) error {
-		return p.account.api.Cancel(ctx, p.row.Batch)
+	_, err := call(ctx, p.account, "cancel "+p.row.Batch, true, func(ctx context.Context) (bool, error) {
+		return true, p.account.api.Cancel(ctx, p.row.Batch)
 	})
-	if o, ok := outcome(err); ok && o.Kind.Fatal() {
+	if outcome(err).Kind.Fatal() {
 		return err
 	}
 	if err != nil { // it may have ended
@@ -294,35 +374,21 @@ func (t *Table) cancelBatch(ctx context.Context, p *Part, wanted bool) error {
 	return nil
 }
 
-// look records the status of a batch.
-func (t *Table) look(p *Part, b *Batch) error {
-	t.mu.Lock()
+// lookLocked records the status of a batch. It reports whether there is news.
+func (t *Table) lookLocked(p *Part, b *Batch) (news bool) {
 	r := &p.row
-	was := *r
-	r.Status, r.Succeeded, r.Failed = b.Status, max(0, b.Succeeded), max(0, b.Failed)
-	if !b.Ended.IsZero() {
-		r.EndedAt = b.Ended
-	} else if b.Status.Ended() && r.EndedAt.IsZero() {
+	news = r.Status != b.Status || r.Problem != nil || r.Lost
+	r.Status, r.Succeeded, r.Failed, r.Problem, r.Lost = b.Status, b.Succeeded, b.Failed, nil, false
+	if r.EndedAt = b.Ended; b.Status.Ended() && r.EndedAt.IsZero() {
 		r.EndedAt = time.Now().UTC()
 	}
-	if !b.Expires.IsZero() {
-		r.ExpiresAt = b.Expires
-	}
-	if r.File == "" {
-		r.File = b.File
-	}
+	r.File, r.ExpiresAt = cmp.Or(r.File, b.File), b.Expires
 	if b.Status != Failed && b.Status != Validating { // the provider had room
 		p.account.refusals = 0
 		p.account.full = p.account.full && !b.Status.Ended()
 	}
-	p.seen, r.Problem, r.Lost = b, nil, false
-	news := was.Status != r.Status || was.Problem != nil || was.Lost
-	counts := was.Succeeded != r.Succeeded || was.Failed != r.Failed
-	t.mu.Unlock()
-	if !news && !counts {
-		return nil
-	}
-	return t.save(news)
+	p.seen = b
+	return news
 }
 
 // lose handles a part whose batch or results the provider does not have.

@@ -202,6 +202,7 @@ func (c *client) batchIn(a provider.Answer) (Batch, error) {
 
 func (c *client) batchOf(o object) Batch {
 	b := c.batch(o)
+	b.Succeeded, b.Failed = max(0, b.Succeeded), max(0, b.Failed)
 	switch {
 	case !b.Status.Ended():
 		b.Ended, b.Results = time.Time{}, nil

@@ -87,7 +87,7 @@ func (t *Table) fillingOf(r *Request) (*Part, error) {
 			return p, nil
 		}
 	}
-	tag := t.newTag()
+	tag := newTag()
 	d, err := t.dir.create(tag)
 	if err != nil {
 		return nil, err
@@ -115,6 +115,7 @@ func (t *Table) Flush() error {
 func (t *Table) submitFilled(p *Part) error {
 	t.filling = slices.DeleteFunc(t.filling, func(q *Part) bool { return q == p })
 	if err := p.draft.finish(t.dir.items(p.row.Tag)); err != nil {
+		p.draft.drop()
 		t.fail(err)
 		return err
 	}

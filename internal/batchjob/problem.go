@@ -100,23 +100,22 @@ func problem(fault object) Problem {
 	return p
 }
 
-// enqueuedLimit finds a limit of tokens: "Enqueued token limit reached for gpt-4o-mini in organization org-x. Limit: 2,000,000 enqueued
-// tokens." (https://github.com/openai/openai-python/issues/2084), and "The number of enqueued tokens has surpassed the configured limit of
-// 30K for the deployment" (https://learn.microsoft.com/answers/questions/2285577).
-var enqueuedLimit = regexp.MustCompile(`(?i)\benqueued tokens?\b.{0,200}?\blimit(?:: | of )([0-9][0-9,]{0,20})(\.[0-9]{1,3})?([KMB])?\b`)
-
-// enqueuedAny finds a limit that is not of tokens: "Enqueued request limit reached for text-embedding-3-small in organization org-x. Limit:
-// 1,000,000 enqueued requests." (https://community.openai.com/t/batch-api-request-limit-violates-terms-of-service/1002388).
-var enqueuedAny = regexp.MustCompile(`(?i)\benqueued (token|request) limit\b`)
+// enqueuedLimit finds a limit, of tokens with its number: "Enqueued token limit reached for gpt-4o-mini in organization org-x. Limit:
+// 2,000,000 enqueued tokens." (https://github.com/openai/openai-python/issues/2084), "The number of enqueued tokens has surpassed the
+// configured limit of 30K for the deployment" (https://learn.microsoft.com/answers/questions/2285577), and "Enqueued request limit reached
+// for text-embedding-3-small" (https://community.openai.com/t/batch-api-request-limit-violates-terms-of-service/1002388).
+var enqueuedLimit = regexp.MustCompile(`(?i)\benqueued (?:` +
+	`tokens?\b.{0,200}?\blimit(?:: | of )([0-9][0-9,]{0,20}(?:\.[0-9]{1,3})?)([KMB])?\b|` +
+	`(?:token|request) limit\b)`)
 
 // enqueuedTokens returns the limit in a message; 0 is unknown. It returns false if the message is not about a limit of enqueued requests.
 func enqueuedTokens(message string) (tokens int, ok bool) {
 	m := enqueuedLimit.FindStringSubmatch(message)
 	if m == nil {
-		return 0, enqueuedAny.MatchString(message)
+		return 0, false
 	}
-	n, err := strconv.ParseFloat(strings.ReplaceAll(m[1], ",", "")+m[2], 64)
-	n *= map[string]float64{"": 1, "K": 1e3, "M": 1e6, "B": 1e9}[strings.ToUpper(m[3])]
+	n, err := strconv.ParseFloat(strings.ReplaceAll(m[1], ",", ""), 64)
+	n *= map[string]float64{"": 1, "K": 1e3, "M": 1e6, "B": 1e9}[strings.ToUpper(m[2])]
 	if err != nil || n < 1 || n > math.MaxInt32*1000.0 {
 		return 0, true
 	}

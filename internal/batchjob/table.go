@@ -51,14 +51,13 @@ type Table struct {
 	filling  []*Part // that are no rows yet
 
 	saving  sync.Mutex // held during Save
-	written uint64     // version that was saved last
 	savedAt time.Time
 
 	mu        sync.Mutex
 	parts     []*Part       // in the order of their beginning
 	numbered  int32         // parts that got a Number
 	changing  chan struct{} // closed at the next change
-	version   uint64        // of the rows
+	unsaved   bool          // a change is not saved yet
 	err       error         // ended everything
 	cancelled bool
 	ctx       context.Context // of Start; nil before
@@ -114,11 +113,13 @@ func Open(cfg Config) (*Table, error) {
 		changing: make(chan struct{}),
 	}
 	for name, api := range cfg.APIs {
-		a, err := newAccount(&cfg, name, api)
+		s, err := sluice.New(sluice.Config{
+			Name: name, Limits: sluice.Limits{Concurrency: maxCalls}, MaxThrottles: throttles, Observer: cfg.Observer,
+		})
 		if err != nil {
 			return nil, errors.Join(err, t.Close())
 		}
-		t.accounts[name] = a
+		t.accounts[name] = &account{name: name, api: api, sched: s}
 	}
 	open := make(map[string]bool)
 	for i := range rows {
@@ -215,7 +216,6 @@ func (t *Table) Rows() []Row {
 	rows := make([]Row, len(t.parts))
 	for i, p := range t.parts {
 		rows[i] = p.row
-		rows[i].Not = slices.Clone(p.row.Not)
 	}
 	return rows
 }
@@ -233,57 +233,56 @@ func (t *Table) Ended() *Part {
 	return nil
 }
 
-// Pending returns the number of parts that may end in this process, or that Ended returned and that are not recorded.
-func (t *Table) Pending() (n int) {
+// count counts parts.
+func (t *Table) count(of func(p *Part) bool) (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, p := range t.parts {
-		if p.row.Open() && p.stuck == nil {
+		if of(p) {
 			n++
 		}
 	}
 	return n
 }
 
+// Pending returns the number of parts that may end in this process, or that Ended returned and that are not recorded.
+func (t *Table) Pending() int {
+	return t.count(func(p *Part) bool { return p.row.Open() && p.stuck == nil })
+}
+
 // Full reports whether several parts wait for room at one account, so that more parts would only take up disk space.
 func (t *Table) Full() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	waiting := make(map[*account]int)
-	for _, p := range t.parts {
+	return t.count(func(p *Part) bool {
 		if p.row.State == New && !p.admitted && p.stuck == nil {
-			if waiting[p.account]++; waiting[p.account] > 1 {
-				return true
-			}
+			waiting[p.account]++
 		}
-	}
-	return false
+		return waiting[p.account] > 1
+	}) > 0
 }
 
 // Bare reports whether the items of a part are unknown because its file is missing. Any item that is in no other part may be in this one.
 func (t *Table) Bare() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.parts, func(p *Part) bool { return p.bare && p.stuck != nil })
+	return t.count(func(p *Part) bool { return p.bare && p.stuck != nil }) > 0
 }
+
+// maxRecorded limits the recorded rows in a table.
+const maxRecorded = 1000
 
 // Recorded is called once the results of an ended part are recorded. It removes the files of the part.
 func (t *Table) Recorded(p *Part) error {
 	err := t.update(p, func(r *Row) {
 		*r = r.small()
-		over := 0
-		for _, q := range t.parts {
-			if !q.row.Open() {
-				over++
+		recorded := 0
+		for i, q := range slices.Backward(t.parts) {
+			if q.row.Open() {
+				continue
+			}
+			if recorded++; recorded > maxRecorded {
+				t.parts = slices.Delete(t.parts, i, i+1)
+				break
 			}
 		}
-		t.parts = slices.DeleteFunc(t.parts, func(q *Part) bool {
-			if q.row.Open() || over <= maxRecorded {
-				return false
-			}
-			over--
-			return true
-		})
 	})
 	if err == nil {
 		t.dir.remove(p.row.Tag)
@@ -382,22 +381,23 @@ const countsEvery = 5 * time.Second
 // save tells of a change, and has it on disk when it returns. A change that is not needed after a crash may be saved later.
 func (t *Table) save(needed bool) error {
 	t.mu.Lock()
-	t.version++
-	want := t.version
+	t.unsaved = true
 	close(t.changing)
 	t.changing = make(chan struct{})
 	t.mu.Unlock()
 	defer wake.Up(t.cfg.Changed)
 	t.saving.Lock()
 	defer t.saving.Unlock()
-	if t.written >= want || !needed && time.Since(t.savedAt) < countsEvery { // saved together with another change
-		return nil
-	}
 	t.mu.Lock()
-	version, err := t.version, t.err
+	unsaved, err := t.unsaved, t.err
+	later := !unsaved || !needed && time.Since(t.savedAt) < countsEvery // it is saved together with another change
+	t.unsaved = later && unsaved
 	t.mu.Unlock()
-	if errors.Is(err, errUnsaved) { // a change that is not saved must not be followed by others
+	switch {
+	case errors.Is(err, errUnsaved): // a change that is not saved must not be followed by others
 		return err
+	case later:
+		return nil
 	}
 	text, err := json.Marshal(saved{Version: savedVersion, Parts: t.Rows()})
 	if err == nil {
@@ -408,22 +408,17 @@ func (t *Table) save(needed bool) error {
 		t.fail(err)
 		return err
 	}
-	t.written, t.savedAt = version, time.Now()
+	t.savedAt = time.Now()
 	return nil
 }
 
 var errUnsaved = errors.New("the state of batches cannot be saved")
 
-// newTag returns a tag that no part has.
-func (t *Table) newTag() string {
-	var b [6]byte
-	for {
-		_, _ = rand.Read(b[:]) // never fails
-		tag := hex.EncodeToString(b[:])
-		if !slices.ContainsFunc(t.Rows(), func(r Row) bool { return r.Tag == tag }) {
-			return tag
-		}
-	}
+// newTag returns a random tag.
+func newTag() string {
+	b := make([]byte, 6)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
 }
 
 // errLost stops the work on a part that a LostError describes.

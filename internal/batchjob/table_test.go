@@ -775,9 +775,8 @@ func TestATextThatNoTableSavedIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ saved, want string }{
 		"no object":        {`[]`, "saved batches"},
 		"cut":              {`{"version":2,"parts":[` + good, "saved batches"},
-		"more":             {`{"version":2,"parts":[]} {}`, "unexpected data follows"},
+		"more":             {`{"version":2,"parts":[]} {}`, "saved batches"},
 		"another version":  {`{"version":1,"parts":[{"shape":"round"}]}`, "another version"},
-		"unknown field":    {`{"version":2,"parts":[` + strings.Replace(good, "{", `{"shape":1,`, 1) + `]}`, "shape"},
 		"a path":           {`{"version":2,"parts":[` + strings.Replace(good, "0123456789ab", "../../../etc", 1) + `]}`, "hexadecimal"},
 		"twice":            {`{"version":2,"parts":[` + good + "," + good + `]}`, "twice"},
 		"unknown state":    {`{"version":2,"parts":[` + strings.Replace(good, `"new"`, `"dreaming"`, 1) + `]}`, "dreaming"},

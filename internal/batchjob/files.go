@@ -2,12 +2,17 @@ package batchjob
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -56,12 +61,6 @@ const itemsSuffix = ".items.jsonl"
 
 var ours = regexp.MustCompile(`^([0-9a-f]{12})\.(items\.jsonl|results\.jsonl|draft)$`)
 
-// sync syncs the names in the directory, if the system can.
-func (f folder) sync() {
-	atomicfile.SyncDir(string(f))
-	atomicfile.SyncDir(filepath.Dir(string(f)))
-}
-
 // remove removes the files of a part, and the directory if it is empty.
 func (f folder) remove(tag string) {
 	for _, name := range []string{f.results(tag), f.draft(tag), f.items(tag)} {
@@ -98,21 +97,29 @@ type draft struct {
 	w    *bufio.Writer
 }
 
+// errFiles is the error of a draft.
+var errFiles = errors.New("files of batches")
+
+func filesError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errFiles, err)
+}
+
 func (f folder) create(tag string) (*draft, error) {
-	if err := os.MkdirAll(string(f), 0o700); err != nil {
-		return nil, err
+	err := os.MkdirAll(string(f), 0o700)
+	file, openErr := os.OpenFile(f.draft(tag), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err = cmp.Or(err, openErr); err != nil {
+		return nil, filesError(err)
 	}
-	file, err := os.Create(f.draft(tag))
-	if err != nil {
-		return nil, err
-	}
-	return &draft{dir: f, file: file, w: bufio.NewWriterSize(file, 1<<16)}, file.Chmod(0o600)
+	return &draft{dir: f, file: file, w: bufio.NewWriterSize(file, 1<<16)}, nil
 }
 
 // add appends a line. It returns an error that an earlier write caused, too.
 func (d *draft) add(line []byte) error {
 	_, _ = d.w.Write(line)
-	return d.w.WriteByte('\n')
+	return filesError(d.w.WriteByte('\n'))
 }
 
 // finish syncs the file and gives it its name.
@@ -121,16 +128,18 @@ func (d *draft) finish(name string) error {
 	if err == nil {
 		err = os.Rename(d.file.Name(), name)
 	}
-	if err != nil {
-		_ = os.Remove(d.file.Name())
-		return err
+	if err == nil {
+		atomicfile.SyncDir(string(d.dir))
+		atomicfile.SyncDir(filepath.Dir(string(d.dir)))
 	}
-	d.dir.sync()
-	return nil
+	return filesError(err)
 }
 
 // drop removes the draft, unless it is finished.
 func (d *draft) drop() {
+	if d == nil {
+		return
+	}
 	d.file.Close()
 	_ = os.Remove(d.file.Name())
 	_ = os.Remove(string(d.dir))
@@ -251,4 +260,192 @@ func (r *chunkReader) Read(b []byte) (int, error) {
 func (r *chunkReader) Close() error {
 	r.stop()
 	return nil
+}
+
+// maxResult limits the bytes of a line of results.
+const maxResult = 256 << 20
+
+var errIncomplete = errors.New("the results are incomplete")
+
+// fetched takes the files of a batch's results and stores the results of the part.
+type fetched struct {
+	*draft
+	part      *Part
+	seen      work.Bits
+	line      []byte // incomplete
+	strangers int    // results of other requests
+	stranger  string // the ID of the first
+}
+
+// Write takes bytes of a file of results.
+func (f *fetched) Write(b []byte) (int, error) {
+	for line := range bytes.Lines(b) {
+		if f.line = append(f.line, line...); len(f.line) > maxResult {
+			return 0, fmt.Errorf("%w: a line is longer than %d MiB", errIncomplete, maxResult>>20)
+		}
+		if line[len(line)-1] == '\n' {
+			if err := f.endLine(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return len(b), nil
+}
+
+// endLine stores the result in a line.
+func (f *fetched) endLine() error {
+	line := bytes.TrimSpace(f.line)
+	f.line = f.line[:0]
+	if len(line) == 0 {
+		return nil
+	}
+	r, err := f.part.account.api.ParseResult(line)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errIncomplete, err)
+	}
+	position, ok := f.part.row.position(r.ID)
+	switch {
+	case !ok:
+		if f.strangers++; f.strangers == 1 {
+			f.stranger = r.ID
+		}
+	case f.seen.Set(position):
+		return f.add(jsonscan.AppendStruct(nil, &r))
+	}
+	return nil
+}
+
+// fetchResults fetches and stores the results of a part's batch. It returns false if the batch belongs to another part. Results that
+// the provider counts must be there. With all, a completed batch must have a result of each request.
+func (t *Table) fetchResults(ctx context.Context, p *Part, all bool) (own bool, err error) {
+	f, err := call(ctx, p.account, "fetch "+p.row.Batch, true, func(ctx context.Context) (*fetched, error) {
+		d, err := t.dir.create(p.row.Tag)
+		f := &fetched{part: p, draft: d}
+		for _, name := range p.seen.Results {
+			if err == nil {
+				err = p.account.api.Fetch(ctx, name, f)
+			}
+			if err == nil {
+				err = f.endLine() // the last line may have no newline
+			}
+		}
+		if err != nil {
+			d.drop()
+		}
+		return f, err
+	})
+	if err != nil {
+		return false, err
+	}
+	defer f.drop()
+	want := min(p.seen.Succeeded+p.seen.Failed, p.row.Requests)
+	if p.seen.Status == Completed && (all || want == 0) {
+		want = p.row.Requests
+	}
+	switch {
+	case p.row.Guess && f.seen.Len() == 0 && (f.strangers > 0 || want == 0):
+		return false, nil
+	case f.strangers > 0:
+		t.log.Warn("some results are ignored, because their requests do not belong to the batch part",
+			"part", p.row.Tag, "batch", p.row.Batch, "results", f.strangers, "first", fmt.Sprintf("%.80q", f.stranger))
+	}
+	if f.seen.Len() < want {
+		return false, fmt.Errorf("%w: there are %d of %d", errIncomplete, f.seen.Len(), want)
+	}
+	return true, f.finish(t.dir.results(p.row.Tag))
+}
+
+// storeRejected stores results for the requests that the provider named when it rejected a part.
+func (p *Part) storeRejected(why *Problem) error {
+	d, err := p.table.dir.create(p.row.Tag)
+	if err != nil {
+		return err
+	}
+	defer d.drop()
+	for _, position := range slices.Sorted(maps.Keys(why.Lines)) {
+		fault := map[string]string{"type": "invalid_request_error", "message": cmp.Or(why.Lines[position], why.Message)}
+		body, err := json.Marshal(map[string]any{"error": fault})
+		if err == nil {
+			r := Result{ID: requestID(p.row.Tag, position), Fate: Answered, Status: http.StatusBadRequest, Body: body}
+			err = d.add(jsonscan.AppendStruct(nil, &r))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return d.finish(d.dir.results(p.row.Tag))
+}
+
+// Results returns the result of each item of an ended part, by position. An error is the last.
+func (p *Part) Results() iter.Seq2[ItemResult, error] {
+	return func(yield func(ItemResult, error) bool) {
+		row, position := p.Row(), 0
+		missing := Result{Fate: CalledOff}
+		if row.Status == Completed {
+			missing.Fate = Missing
+		}
+		results, err := p.openResults(&row)
+		if err != nil {
+			yield(ItemResult{}, err)
+			return
+		}
+		defer results.Close()
+		for it, err := range p.Items() {
+			if errors.Is(err, fs.ErrNotExist) && !row.Results { // its items are not known
+				return
+			}
+			r := missing
+			if err == nil && results.lines[position].end > 0 {
+				r, err = results.at(position)
+			}
+			if !yield(ItemResult{Item: it, Result: r}, err) || err != nil {
+				return
+			}
+			position++
+		}
+	}
+}
+
+// resultReader reads the stored results of a part in any order.
+type resultReader struct {
+	*os.File
+	lines []span // by position
+}
+
+// span is a line of a file. Its end is 0 if there is none.
+type span struct{ start, end int64 }
+
+func (p *Part) openResults(row *Row) (*resultReader, error) {
+	r := &resultReader{lines: make([]span, row.Requests)}
+	if !row.Results {
+		return r, nil
+	}
+	name := p.table.dir.results(row.Tag)
+	for line, err := range readLines(name, -1) {
+		var one Result
+		if err == nil {
+			err = parse(name, line.Number, line.Bytes, &one)
+		}
+		if err != nil {
+			return nil, err
+		}
+		position, ok := row.position(one.ID)
+		if !ok || r.lines[position].end > 0 {
+			return nil, damaged(name, line.Number)
+		}
+		r.lines[position] = span{line.Offset, line.Offset + int64(len(line.Bytes))}
+	}
+	file, err := os.Open(name)
+	r.File = file
+	return r, err
+}
+
+// at returns the result at a position.
+func (r *resultReader) at(position int) (one Result, err error) {
+	line := r.lines[position]
+	text := make([]byte, line.end-line.start)
+	if _, err := r.ReadAt(text, line.start); err != nil {
+		return Result{}, err
+	}
+	return one, parse(r.Name(), position+1, text, &one)
 }
