@@ -91,12 +91,8 @@ func passes(err error) bool {
 // hadNoEffect reports whether a failed request certainly did nothing.
 func hadNoEffect(err error) bool {
 	o := outcome(err)
-	switch o.Kind {
-	case sluice.RateLimit, sluice.UsageWindow, sluice.QuotaExhausted, sluice.Auth, sluice.BadRequest, sluice.ContextLength,
-		sluice.ContentFilter:
-		return true
-	}
-	return o.Unsent || o.TooLarge
+	rejections := []sluice.Kind{sluice.RateLimit, sluice.UsageWindow, sluice.BadRequest, sluice.ContextLength, sluice.ContentFilter}
+	return o.Unsent || o.TooLarge || o.Kind.Fatal() || slices.Contains(rejections, o.Kind)
 }
 
 // admit waits until there is room for a part at its account. Parts of an account are submitted in the order of the table. It returns

@@ -16,7 +16,7 @@ func anthropic() form {
 		frame:     Frame{Open: `{"requests":[`, Between: ",", Close: "]}"},
 		id:        "custom_id",
 		before:    func(provider.Endpoint) string { return `,"params":` },
-		path:      "/v1/messages/batches/", cancel: "/cancel", size: "limit", after: "after_id", newestFirst: true,
+		path:      "/v1/messages/batches/", cancel: "/cancel", size: "limit", after: "after_id",
 		create: func(p *File, _ string) (provider.Control, error) {
 			return provider.Control{Method: http.MethodPost, Path: "/v1/messages/batches", Open: p.Open, Size: p.Size}, nil
 		},

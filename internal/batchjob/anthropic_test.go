@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -143,24 +142,5 @@ func TestAnthropicRefusesParts(t *testing.T) {
 		if name == "slow down" && (call.Kind != sluice.RateLimit || call.Wait != 7*time.Second) || name == "no capacity" && call.Kind != sluice.Overloaded {
 			t.Errorf("%s: %+v", name, call.Outcome)
 		}
-	}
-}
-
-func TestAnthropicFetchesCancelsAndRemoves(t *testing.T) {
-	missing := answer{status: 404, body: `{"type":"error","error":{"type":"not_found_error","message":"not found"}}`}
-	s := serve(t, answer{body: "{}\n"}, missing, answer{body: messageBatch("b", "canceling", 1, 0, 0, 0, 0, time.Now())}, missing)
-	api := s.api(t, "anthropic")
-	var results strings.Builder
-	if err := api.Fetch(t.Context(), "b", &results); err != nil || results.String() != "{}\n" {
-		t.Error(err, results.String())
-	}
-	if err := api.Fetch(t.Context(), "b", &results); !errors.Is(err, batchjob.ErrGone) {
-		t.Error(err)
-	}
-	if err := api.Cancel(t.Context(), "b"); err != nil {
-		t.Error(err)
-	}
-	if want := []string{"GET /v1/messages/batches/b/results", "GET /v1/messages/batches/b/results", "POST /v1/messages/batches/b/cancel"}; !reflect.DeepEqual(s.calls(), want) {
-		t.Errorf("%v", s.calls())
 	}
 }

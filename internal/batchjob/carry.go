@@ -53,18 +53,15 @@ func (t *Table) halt(p *Part, err error) {
 		t.fail(err)
 		return
 	}
-	t.log.Warn("a batch part is delayed", "part", p.row.Tag, "err", err)
-	t.mu.Lock()
-	p.stuck = fmt.Errorf("part %s: %w", p.row.Tag, err)
-	t.mu.Unlock()
-	_ = t.save(false) // save fails the table
+	t.cfg.Logger.Warn("a batch part is delayed", "part", p.row.Tag, "err", err)
+	_ = t.update(p, func(r *Row) { p.stuck = fmt.Errorf("part %s: %w", r.Tag, err) }) // it fails the table
 }
 
 // delayed records why a part is delayed. Its first problem is a warning.
 func (t *Table) delayed(p *Part, what string, err error) error {
-	log := t.log.Info
+	log := t.cfg.Logger.Info
 	if p.row.Problem == nil {
-		log = t.log.Warn
+		log = t.cfg.Logger.Warn
 	}
 	log(what, "part", p.row.Tag, "batch", p.row.Batch, "err", err)
 	return t.update(p, func(r *Row) { r.Problem = &Problem{Kind: Broken, Message: provider.Redact(err.Error())} })
@@ -109,13 +106,11 @@ func (t *Table) submit(ctx context.Context, p *Part) error {
 	}
 	switch {
 	case unreadable != nil:
-		return fmt.Errorf("%w: %w", errFiles, unreadable)
+		return filesError(unreadable)
 	case ctx.Err() != nil:
 		return nil
 	case err != nil:
 		return t.notCreated(ctx, p, err)
-	case b.ID == "":
-		return nil // the response does not tell: the batch is looked for
 	}
 	return t.update(p, func(r *Row) { t.adoptLocked(p, &b, false) })
 }
@@ -184,7 +179,7 @@ const maxBreaks = 3
 
 // reject handles the rejection of a whole part, by a create or a batch that failed.
 func (t *Table) reject(p *Part, why *Problem) error {
-	t.log.Info("the provider rejected a batch part", "part", p.row.Tag, "batch", p.row.Batch, "kind", why.Kind, "message", why.Message)
+	t.cfg.Logger.Info("the provider rejected a batch part", "part", p.row.Tag, "batch", p.row.Batch, "kind", why.Kind, "message", why.Message)
 	short := &Problem{Kind: why.Kind, Code: why.Code, Message: why.Message}
 	maps.DeleteFunc(why.Lines, func(position int, _ string) bool { return position >= p.row.Requests })
 	switch {
@@ -220,7 +215,7 @@ func (t *Table) reject(p *Part, why *Problem) error {
 		t.mu.Unlock()
 		return t.release(p, New)
 	case why.Kind == Invalid && p.row.File != "" && !p.fresh && !t.isCancelled(): // the provider may have deleted the file
-		t.log.Info("a batch part is uploaded again", "part", p.row.Tag, "file", p.row.File)
+		t.cfg.Logger.Info("a batch part is uploaded again", "part", p.row.Tag, "file", p.row.File)
 		p.fresh = true
 		if err := t.update(p, func(r *Row) { r.File = "" }); err != nil {
 			return err
@@ -358,7 +353,8 @@ func (t *Table) cancelBatch(ctx context.Context, p *Part, wanted bool) error {
 		return nil
 	case p.row.Guess:
 		p.asked = true
-		t.log.Warn("a batch is not cancelled, because the batch may belong to another run: its results will show the owner", "batch", p.row.Batch)
+		t.cfg.Logger.Warn("a batch is not cancelled, because the batch may belong to another run: its results will show the owner",
+			"batch", p.row.Batch)
 		return nil
 	}
 	_, err := call(ctx, p.account, "cancel "+p.row.Batch, true, func(ctx context.Context) (bool, error) {
@@ -368,7 +364,7 @@ func (t *Table) cancelBatch(ctx context.Context, p *Part, wanted bool) error {
 		return err
 	}
 	if err != nil { // it may have ended
-		t.log.Info("a batch cannot be cancelled", "batch", p.row.Batch, "err", err)
+		t.cfg.Logger.Info("a batch cannot be cancelled", "batch", p.row.Batch, "err", err)
 	}
 	p.asked = err == nil || !passes(err)
 	return nil
@@ -417,7 +413,8 @@ func (t *Table) release(p *Part, state State) error {
 
 // abandon ends a part whose items are unknown. Its batch is cancelled, because nobody can use its results.
 func (t *Table) abandon(ctx context.Context, p *Part) error {
-	t.log.Warn("Sluice drops a batch part, because its files are missing", "part", p.row.Tag, "batch", p.row.Batch, "requests", p.row.Requests)
+	t.cfg.Logger.Warn("Sluice drops a batch part, because its files are missing",
+		"part", p.row.Tag, "batch", p.row.Batch, "requests", p.row.Requests)
 	if err := t.cancelBatch(ctx, p, true); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -445,7 +442,7 @@ func (t *Table) collect(ctx context.Context, p *Part) error {
 		own, err := t.fetchResults(ctx, p, cuts+1 < maxCuts)
 		switch {
 		case err == nil && !own:
-			t.log.Info("a batch belongs to another run", "batch", p.row.Batch, "part", p.row.Tag)
+			t.cfg.Logger.Info("a batch belongs to another run", "batch", p.row.Batch, "part", p.row.Tag)
 			return true, t.release(p, Sent)
 		case err == nil:
 			return true, t.update(p, func(r *Row) {

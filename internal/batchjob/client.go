@@ -36,7 +36,6 @@ type form struct {
 
 	path, cancel string // path of batches, and the end of the path that cancels one
 	size, after  string // query parameters of a list: the size of pages, and the end of the page before
-	newestFirst  bool   // order of a list
 	forbids      bool   // the status for unknown batches and files may be 403
 
 	upload  func(c *client, ctx context.Context, p *File) (file string, err error) // nil if Create has the requests
@@ -161,7 +160,7 @@ func (c *client) Find(ctx context.Context, p *File, since time.Time) (found []Ba
 		next := page.text("nextPageToken")
 		if n := len(batches); n > 0 && string(page["has_more"]) == "true" {
 			first, last := batches[0].Created, batches[n-1].Created
-			if next = batches[n-1].ID; c.newestFirst && last.Before(start) && !last.After(first) {
+			if next = batches[n-1].ID; last.Before(start) && !last.After(first) { // the newest are first
 				return found, nil
 			}
 		}

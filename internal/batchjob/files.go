@@ -346,7 +346,7 @@ func (t *Table) fetchResults(ctx context.Context, p *Part, all bool) (own bool, 
 	case p.row.Guess && f.seen.Len() == 0 && (f.strangers > 0 || want == 0):
 		return false, nil
 	case f.strangers > 0:
-		t.log.Warn("some results are ignored, because their requests do not belong to the batch part",
+		t.cfg.Logger.Warn("some results are ignored, because their requests do not belong to the batch part",
 			"part", p.row.Tag, "batch", p.row.Batch, "results", f.strangers, "first", fmt.Sprintf("%.80q", f.stranger))
 	}
 	if f.seen.Len() < want {

@@ -1,7 +1,6 @@
 package batchjob
 
 import (
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,19 +35,13 @@ func (o object) text(name string) string {
 	return ""
 }
 
-// float returns a number, which Protobuf may write as a string (https://protobuf.dev/programming-guides/json).
-func (o object) float(name string) float64 {
-	n, _ := strconv.ParseFloat(strings.Trim(string(o[name]), `"`), 64)
-	return n
-}
-
-// number returns a whole number that is not huge.
+// number returns a whole number, which Protobuf may write as a string (https://protobuf.dev/programming-guides/json).
 func (o object) number(name string) int {
-	n := o.float(name)
-	if n != math.Trunc(n) || math.Abs(n) > 1e9 {
+	n, err := strconv.Atoi(strings.Trim(string(o[name]), `"`))
+	if err != nil || n > 1e9 {
 		return 0
 	}
-	return int(n)
+	return n
 }
 
 // instant returns an instant in the form of RFC 3339 or in seconds since 1970.
@@ -56,7 +49,7 @@ func (o object) instant(name string) time.Time {
 	if t, err := time.Parse(time.RFC3339Nano, o.text(name)); err == nil {
 		return t.UTC()
 	}
-	if s := o.float(name); s > 0 && s < 1e11 {
+	if s, err := strconv.ParseFloat(string(o[name]), 64); err == nil && s > 0 && s < 1e11 {
 		return time.Unix(int64(s), 0).UTC()
 	}
 	return time.Time{}

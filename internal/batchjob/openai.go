@@ -25,7 +25,7 @@ func openAI() form {
 		frame:     Frame{Between: "\n", Close: "\n"},
 		id:        "custom_id",
 		before:    func(e provider.Endpoint) string { return `,"method":"POST","url":"` + e.String() + `","body":` },
-		path:      "/v1/batches/", cancel: "/cancel", size: "limit", after: "after", newestFirst: true,
+		path:      "/v1/batches/", cancel: "/cancel", size: "limit", after: "after",
 		upload: openAIUpload,
 		create: func(p *File, file string) (provider.Control, error) {
 			return post("/v1/batches", map[string]any{

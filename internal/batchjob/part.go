@@ -7,8 +7,8 @@
 //
 // A row is new once the file of its requests is on disk. It is sent before the provider is asked to create a batch, so that a new process
 // looks for the batch before it creates another one. It is ended once its results are on disk, or if it has none. It is recorded once the
-// caller has recorded its results. A sent row becomes new again if the provider certainly did not create a batch. An ended row whose file of
-// results is missing becomes sent again when a Table is opened. Every change is saved before the Table acts on it.
+// caller has recorded its results. A sent row becomes new again if the provider certainly did not create a batch. An ended row becomes sent
+// again when a Table is opened, if its file of results is missing. Every change is saved before the Table acts on it.
 package batchjob
 
 import (

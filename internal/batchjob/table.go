@@ -45,7 +45,6 @@ type Config struct {
 // Table has the parts of a run. Its methods are safe for concurrent use, except Add, Flush and Cancel, which need one goroutine.
 type Table struct {
 	cfg      Config
-	log      *slog.Logger
 	dir      folder
 	accounts map[string]*account
 	filling  []*Part // that are no rows yet
@@ -109,8 +108,7 @@ func Open(cfg Config) (*Table, error) {
 		return nil, err
 	}
 	t := &Table{
-		cfg: cfg, log: cfg.Logger, dir: folder(cfg.Dir), accounts: make(map[string]*account),
-		changing: make(chan struct{}),
+		cfg: cfg, dir: folder(cfg.Dir), accounts: make(map[string]*account), changing: make(chan struct{}),
 	}
 	for name, api := range cfg.APIs {
 		s, err := sluice.New(sluice.Config{
@@ -197,16 +195,21 @@ func (t *Table) carryLocked(p *Part) {
 	t.carried.Go(func() { t.carry(ctx, p) })
 }
 
-// Parts returns the open parts.
-func (t *Table) Parts() (open []*Part) {
+// selected returns some of the parts.
+func (t *Table) selected(is func(p *Part) bool) (parts []*Part) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, p := range t.parts {
-		if p.row.Open() && !p.bare {
-			open = append(open, p)
+		if is(p) {
+			parts = append(parts, p)
 		}
 	}
-	return open
+	return parts
+}
+
+// Parts returns the open parts.
+func (t *Table) Parts() []*Part {
+	return t.selected(func(p *Part) bool { return p.row.Open() && !p.bare })
 }
 
 // Rows returns all rows.
@@ -233,37 +236,25 @@ func (t *Table) Ended() *Part {
 	return nil
 }
 
-// count counts parts.
-func (t *Table) count(of func(p *Part) bool) (n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, p := range t.parts {
-		if of(p) {
-			n++
-		}
-	}
-	return n
-}
-
 // Pending returns the number of parts that may end in this process, or that Ended returned and that are not recorded.
 func (t *Table) Pending() int {
-	return t.count(func(p *Part) bool { return p.row.Open() && p.stuck == nil })
+	return len(t.selected(func(p *Part) bool { return p.row.Open() && p.stuck == nil }))
 }
 
 // Full reports whether several parts wait for room at one account, so that more parts would only take up disk space.
 func (t *Table) Full() bool {
 	waiting := make(map[*account]int)
-	return t.count(func(p *Part) bool {
+	return len(t.selected(func(p *Part) bool {
 		if p.row.State == New && !p.admitted && p.stuck == nil {
 			waiting[p.account]++
 		}
 		return waiting[p.account] > 1
-	}) > 0
+	})) > 0
 }
 
 // Bare reports whether the items of a part are unknown because its file is missing. Any item that is in no other part may be in this one.
 func (t *Table) Bare() bool {
-	return t.count(func(p *Part) bool { return p.bare && p.stuck != nil }) > 0
+	return len(t.selected(func(p *Part) bool { return p.bare && p.stuck != nil })) > 0
 }
 
 // maxRecorded limits the recorded rows in a table.
