@@ -28,26 +28,18 @@ type account struct {
 	sched *sluice.Scheduler
 
 	// The Table's mu guards the other fields.
-	requests int         // maximum in a part, learned from a rejection; 0 is unknown
-	room     int         // tokens that all parts may have at the provider, learned from a rejection; 0 is unknown
-	full     bool        // the provider has no room until a part ends
-	refusals int         // for lack of room, in a row
-	until    time.Time   // nothing is submitted before
-	made     []time.Time // batches of the last hour
-}
-
-func newAccount(cfg *Config, name string, api API) (*account, error) {
-	s, err := sluice.New(sluice.Config{
-		Name: name, Limits: sluice.Limits{Concurrency: maxCalls}, MaxThrottles: throttles, Observer: cfg.Observer,
-	})
-	return &account{name: name, api: api, sched: s}, err
+	requests int       // maximum in a part, learned from a rejection; 0 is unknown
+	room     int       // tokens that all parts may have at the provider, learned from a rejection; 0 is unknown
+	full     bool      // the provider has no room until a part ends
+	refusals int       // of parts, in a row
+	until    time.Time // nothing is submitted before
 }
 
 // call makes a request that may take several attempts. Without again, it makes another attempt only if nothing reached the provider.
-func (a *account) call(ctx context.Context, name string, again bool, fn func(context.Context) error) error {
+func call[T any](ctx context.Context, a *account, name string, again bool, fn func(context.Context) (T, error)) (result T, err error) {
 	var last error
-	_, err := a.sched.Do(ctx, sluice.Call{ID: name, Lane: lane}, func(ctx context.Context, _ *sluice.Permit) sluice.Outcome {
-		last = fn(ctx)
+	_, err = a.sched.Do(ctx, sluice.Call{ID: name, Lane: lane}, func(ctx context.Context, _ *sluice.Permit) sluice.Outcome {
+		result, last = fn(ctx)
 		o := outcomeOf(ctx, last)
 		o.Final = o.Final || !again && !o.Unsent
 		return o
@@ -56,12 +48,12 @@ func (a *account) call(ctx context.Context, name string, again bool, fn func(con
 		err = last
 	}
 	if err == nil {
-		return nil
+		return result, nil
 	}
-	if e, ok := errors.AsType[*provider.Error](err); ok && e.Provider == a.name {
-		return fmt.Errorf("%s: %w", name, err)
+	if e, ok := errors.AsType[*provider.Error](err); !ok || e.Provider != a.name {
+		name = a.name + ": " + name
 	}
-	return fmt.Errorf("%s: %s: %w", a.name, name, err)
+	return result, fmt.Errorf("%s: %w", name, err)
 }
 
 // outcomeOf returns the outcome of an attempt. An error that only describes the content of a response is none.
@@ -82,32 +74,25 @@ func outcomeOf(ctx context.Context, err error) sluice.Outcome {
 	return o
 }
 
-// outcome returns how a request failed; false if err does not say it.
-func outcome(err error) (o sluice.Outcome, ok bool) {
+// outcome returns how a request failed. It is OK if err does not say it.
+func outcome(err error) sluice.Outcome {
 	if failed, ok := errors.AsType[*sluice.CallError](err); ok {
-		return failed.Outcome, true
+		return failed.Outcome
 	}
-	return sluice.Outcome{}, false
+	return sluice.Outcome{}
 }
 
 // passes reports whether the same request may succeed later.
 func passes(err error) bool {
-	o, ok := outcome(err)
-	return ok && (o.Kind.Transient() || o.Kind.Throttle())
+	kind := outcome(err).Kind
+	return kind.Transient() || kind.Throttle()
 }
 
 // hadNoEffect reports whether a failed request certainly did nothing.
 func hadNoEffect(err error) bool {
-	o, ok := outcome(err)
-	if !ok {
-		return false
-	}
-	switch o.Kind {
-	case sluice.RateLimit, sluice.UsageWindow, sluice.QuotaExhausted, sluice.Auth, sluice.BadRequest, sluice.ContextLength,
-		sluice.ContentFilter:
-		return true
-	}
-	return o.Unsent || o.TooLarge
+	o := outcome(err)
+	rejections := []sluice.Kind{sluice.RateLimit, sluice.UsageWindow, sluice.BadRequest, sluice.ContextLength, sluice.ContentFilter}
+	return o.Unsent || o.TooLarge || o.Kind.Fatal() || slices.Contains(rejections, o.Kind)
 }
 
 // admit waits until there is room for a part at its account. Parts of an account are submitted in the order of the table. It returns
@@ -130,16 +115,19 @@ func (t *Table) admit(ctx context.Context, p *Part) bool {
 // roomLocked reports whether a part may be submitted now, or the time after which to ask again.
 func (t *Table) roomLocked(p *Part, now time.Time) (time.Duration, bool) {
 	a := p.account
-	open, tokens, requests, submitting, before := 0, 0, 0, 0, true
+	open, tokens, requests, made, age, before := 0, 0, 0, 0, time.Duration(0), true
 	for _, q := range t.parts {
+		if since := now.Sub(q.row.MadeAt); q.account == a && since < time.Hour {
+			made, age = made+1, max(age, since)
+		}
 		switch {
-		case q.account != a || q.stuck:
+		case q.account != a || q.stuck != nil:
 		case q == p:
 			before = false
 		case q.row.AtProvider() || q.row.State == New && q.admitted:
 			open, tokens, requests = open+1, tokens+q.row.Input, requests+q.row.Requests
 			if q.row.Batch == "" {
-				submitting++
+				made++
 			}
 		case before && q.row.State == New:
 			return maxWait, false
@@ -152,19 +140,19 @@ func (t *Table) roomLocked(p *Part, now time.Time) (time.Duration, bool) {
 	if open > 0 && (a.full || a.room > 0 && tokens+p.row.Input > a.room || allowed.Pending > 0 && requests+p.row.Requests > allowed.Pending) {
 		return maxWait, false
 	}
-	a.made = slices.DeleteFunc(a.made, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
-	if limit := allowed.PerHour; limit > 0 && len(a.made)+submitting >= limit {
-		if len(a.made) == 0 {
-			return maxWait, false
-		}
-		return a.made[0].Add(time.Hour).Sub(now), false
+	if allowed.PerHour > 0 && made >= allowed.PerHour {
+		return time.Hour - age, false
 	}
 	return 0, true
 }
 
-// refusalWait returns the wait after a rejection that does not state one.
-func (a *account) refusalWait() time.Duration {
-	return wake.Jitter(min(firstPoll<<min(a.refusals-1, 10), maxRefusal))
+// refusedLocked submits nothing for some time after a rejection.
+func (a *account) refusedLocked(o sluice.Outcome) {
+	a.refusals++
+	a.until = time.Now().Add(max(o.Wait, wake.Jitter(min(firstPoll<<min(a.refusals-1, 10), maxRefusal))))
+	if o.Until.After(a.until) {
+		a.until = o.Until
+	}
 }
 
 // maxAlone is the number of rejections for lack of room, while the account has no other part, after which a part counts as too large: the
@@ -188,10 +176,9 @@ func (t *Table) learnRoom(p *Part, limit int) (never, alone bool) {
 	if limit > 0 {
 		a.room = limit
 	}
-	alone = !slices.ContainsFunc(t.parts, func(q *Part) bool { return q != p && q.account == a && q.row.AtProvider() && !q.stuck })
+	alone = !slices.ContainsFunc(t.parts, func(q *Part) bool { return q != p && q.account == a && q.row.AtProvider() && q.stuck == nil })
 	if a.full = !alone; alone && !time.Now().Before(a.until) { // else the same lack of room was counted
-		a.refusals++
-		a.until = time.Now().Add(a.refusalWait())
+		a.refusedLocked(sluice.Outcome{})
 	}
 	never = p.row.Requests > 1 &&
 		(limit > 0 && p.row.Input > limit || alone && a.refusals >= maxAlone && p.row.Input > minRoom(limit))
@@ -199,11 +186,4 @@ func (t *Table) learnRoom(p *Part, limit int) (never, alone bool) {
 		a.requests = max(1, p.row.Requests/2)
 	}
 	return never, alone
-}
-
-func later(x, y time.Time) time.Time {
-	if x.After(y) {
-		return x
-	}
-	return y
 }

@@ -2,6 +2,7 @@ package batchjob
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"time"
@@ -9,44 +10,42 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// API is one account's Batch API. It is safe for concurrent use. Its errors are a *sluice.CallError where the provider
-// refused or could not be reached, whose Outcome.Unsent says that nothing reached it; one that it knows no batch or file of that
-// id for is ErrUnknown or ErrGone besides.
+// API is the Batch API of an account. It is safe for concurrent use. Each method sends a request once. An error for a rejection, or for a
+// provider that cannot be reached, is a *sluice.CallError, whose Outcome.Unsent reports that the provider did not get the request.
 type API interface {
-	// Limits returns the limits of batches. A zero is unknown.
+	// Limits returns the limits of batches.
 	Limits() provider.BatchAPI
 
 	// Endpoints returns the endpoints of requests in batches.
 	Endpoints() []provider.Endpoint
 
-	// Frame returns the texts around and between the requests of a file.
+	// Frame returns the texts around the requests of a file.
 	Frame() Frame
 
-	// AppendRequest appends a request in the form of a file, without the fields that ask for a stream: batches have none.
+	// AppendRequest appends a request in the form of a file, without the fields that ask for a stream. The body has no newlines.
 	AppendRequest(dst []byte, id string, e provider.Endpoint, body []byte) []byte
 
-	// Upload hands over a part's file, and returns the provider's id for it: "" where the requests travel with Create.
+	// Upload uploads the file of a part, and returns its ID at the provider: "" if Create sends the requests.
 	Upload(ctx context.Context, p *File) (file string, err error)
 
-	// Create creates a batch of a file. It is never repeated by itself: if its effect is unknown, call Find.
+	// Create creates a batch of a file. If its effect is unknown, call Find.
 	Create(ctx context.Context, p *File, file string) (Batch, error)
 
-	// Find returns the batches that may be of a file whose first submission was at an instant: batches with its tag, or, if the
-	// provider stores no names (Anthropic), later batches with the same number of requests. Then only the ids of results tell,
-	// which contain the tag. It allows for clocks that differ.
+	// Find returns the batches that may be of a file, whose first submission was at an instant: batches with its tag, or, if the provider
+	// stores no names (Anthropic), later batches with the same number of requests. Then only the IDs of results contain the tag.
 	Find(ctx context.Context, p *File, since time.Time) ([]Batch, error)
 
-	// Get returns how a batch stands.
+	// Get returns a batch. Its error is ErrUnknown if the provider does not know the batch.
 	Get(ctx context.Context, id string) (Batch, error)
 
-	// Cancel cancels a batch, which ends soon. Finished results can be fetched.
+	// Cancel cancels a batch, which ends soon. Its error is ErrUnknown if the provider does not know the batch.
 	Cancel(ctx context.Context, id string) error
 
-	// Fetch writes one of the files of Batch.Results to w, from its beginning: io.ErrUnexpectedEOF says that it was cut off. A
-	// provider that has it no more says ErrGone. What w says is returned as it is.
+	// Fetch writes one of Batch.Results to w, from the start. Its error is io.ErrUnexpectedEOF if the response is incomplete, ErrGone if
+	// the provider does not have the results, or the error of w.
 	Fetch(ctx context.Context, result string, w io.Writer) error
 
-	// ParseResult reads a line of such a file. What it returns shares the line's memory.
+	// ParseResult reads a line of results. The result shares the memory of the line.
 	ParseResult(line []byte) (Result, error)
 }
 
@@ -60,34 +59,34 @@ var (
 // Frame has the texts around and between the requests of a file.
 type Frame struct{ Open, Between, Close string }
 
-// File is the file of a part, as the provider gets it.
+// File is the file of a part in the form of the provider.
 type File struct {
-	Tag      string // 12 hexadecimal digits that no other part has
-	Model    string // "" where it has several
+	Tag      string // 12 hexadecimal digits, unique
+	Model    string
 	Endpoint provider.Endpoint
 	Requests int
-	Size     int64                         // bytes of its file
-	Open     func() (io.ReadCloser, error) // the file, from its beginning
+	Size     int64                         // in bytes
+	Open     func() (io.ReadCloser, error) // the file, from the start
 }
 
-// Batch is how a batch stands at its provider.
+// Batch is a batch at its provider.
 type Batch struct {
 	ID     string
-	Tag    string // of the part that it is; "" where the provider keeps none
-	File   string // of its requests; "" for none
+	Tag    string // tag of its part; "" if the provider stores none
+	File   string // ID of the file of its requests; "" for none
 	Status Status
 
-	Requests, Succeeded, Failed int // as far as the provider tells; 0 while it does not
+	Requests, Succeeded, Failed int // 0 while the provider does not state them
 	Created, Ended, Expires     time.Time
 
-	Results []string // what Fetch takes, once Status.Ended
+	Results []string // for Fetch, once the batch has ended
 	Problem *Problem // why it failed as a whole
 }
 
 // Status is the status of a batch at its provider.
 type Status string
 
-// Statuses. Each client translates the words of its provider.
+// Statuses of a batch. A batch with an unknown status is Running.
 const (
 	Validating Status = "validating"
 	Queued     Status = "queued"
@@ -100,21 +99,12 @@ const (
 	Failed     Status = "failed"    // as a whole: see Problem
 )
 
-// Ended reports whether it will not change any more.
+// Ended reports whether the status is final.
 func (s Status) Ended() bool {
 	return s == Completed || s == Expired || s == Cancelled || s == Failed
 }
 
-// known reports whether a client gave the status. A provider may have other words.
-func (s Status) known() bool {
-	switch s {
-	case Validating, Queued, Running, Finishing, Cancelling:
-		return true
-	}
-	return s.Ended()
-}
-
-// Problem is why a batch failed as a whole, or was not taken.
+// Problem is the reason why a batch failed or was rejected as a whole.
 type Problem struct {
 	Kind    ProblemKind    `json:"kind"`             // `no_room`, `too_large`, `invalid` or `broken`.
 	Code    string         `json:"code,omitempty"`   // Error code from the provider.
@@ -128,28 +118,28 @@ type ProblemKind string
 
 // Kinds of problems.
 const (
-	NoRoom   ProblemKind = "no_room"   // too much is enqueued: the same can be submitted later
-	TooLarge ProblemKind = "too_large" // fewer requests at once may do
-	Invalid  ProblemKind = "invalid"   // requests are wrong: it would fail again
-	Broken   ProblemKind = "broken"    // the provider's own fault
+	NoRoom   ProblemKind = "no_room"   // too much is enqueued: the same part may succeed later
+	TooLarge ProblemKind = "too_large" // a smaller part may succeed
+	Invalid  ProblemKind = "invalid"   // requests are wrong: the same part would fail again
+	Broken   ProblemKind = "broken"    // an error of the provider
 )
 
 // Result is the result of a request.
 type Result struct {
-	ID        string // as RequestID made it
-	Fate      Fate
-	Status    int    // of HTTP, where the provider says it or its error's type does; 0 else
-	RequestID string // the provider's name for the answer
-	Body      []byte // the answer as a live call has it, or the error
+	ID        string          `json:"id,omitzero"` // of the request at the provider
+	Fate      Fate            `json:"fate"`
+	Status    int             `json:"status,omitzero"`     // HTTP status; 0 is unknown
+	RequestID string          `json:"request_id,omitzero"` // the provider's ID of the response
+	Body      json.RawMessage `json:"response,omitzero"`   // of a live response, or the error
 }
 
-// Fate is how a request ended.
+// Fate describes how a request ended.
 type Fate string
 
 // Fates.
 const (
-	Missing    Fate = ""          // the batch is complete, and has no result of it
-	Answered   Fate = "answered"  // by whatever Status
-	PastWindow Fate = "expired"   // it was not begun in time, and costs nothing
-	CalledOff  Fate = "cancelled" // it was not begun before the batch was cancelled, and costs nothing
+	Missing    Fate = ""          // the batch is complete and has no result of the request
+	Answered   Fate = "answered"  // with any Status
+	PastWindow Fate = "expired"   // it did not start in time, and costs nothing
+	CalledOff  Fate = "cancelled" // the batch was cancelled before it started, and costs nothing
 )

@@ -1,13 +1,9 @@
 package batchjob
 
-import (
-	"encoding/json"
+import "github.com/sluice-llm/sluice/provider"
 
-	"github.com/sluice-llm/sluice/provider"
-)
-
-// ProblemIn is what a batch with these errors failed with.
+// ProblemIn returns the problem of a batch of OpenAI that failed with these errors.
 func ProblemIn(p provider.Provider, key string, errors []byte) Problem {
-	o := &openAI{caller{p: p, to: provider.Target{Key: key}}}
-	return *o.whole(&openAIBatch{Errors: json.RawMessage(errors)})
+	c := &client{form: openAI(), p: p, to: provider.Target{Key: key}}
+	return *c.batchOf(object{"id": []byte(`"b"`), "status": []byte(`"failed"`), "errors": errors}).Problem
 }

@@ -3,25 +3,11 @@ package batchjob
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
-
-// fillKey has what all requests of a part have in common.
-type fillKey struct {
-	account, model string
-	endpoint       provider.Endpoint
-}
-
-// filling is a part that is being filled. It is no row yet.
-type filling struct {
-	part  *Part
-	draft *draft
-	line  []byte
-}
 
 // Request is a request to add to a part.
 type Request struct {
@@ -52,79 +38,73 @@ func (t *Table) Supports(account string, e provider.Endpoint) bool {
 // Add adds a request to a part, and returns the part. It submits parts that are full, and does not wait. It returns a *TooLargeError for
 // a request that exceeds the size of a part.
 func (t *Table) Add(r *Request) (*Part, error) {
-	a, key := t.accounts[r.Account], fillKey{r.Account, r.Model, r.Endpoint}
-	bounds, frame := a.api.Limits(), a.api.Frame()
-	item := r.Item
-	item.Body = jsonscan.AppendCompact(make([]byte, 0, len(item.Body)), item.Body) // as the file has it
+	line := jsonscan.AppendStruct(nil, &r.Item)
+	item, _ := jsonscan.Members(line)
 	for {
-		f, err := t.fillingOf(a, key)
+		p, err := t.fillingOf(r)
 		if err != nil {
+			t.fail(err)
 			return nil, err
 		}
-		row := &f.part.row
-		f.line = a.api.AppendRequest(f.line[:0], requestID(row.Tag, row.Requests), r.Endpoint, item.Body)
-		size := int64(len(f.line))
+		row, bounds := &p.row, p.account.api.Limits()
+		size := len(p.account.api.AppendRequest(nil, requestID(row.Tag, row.Requests), r.Endpoint, item["body"]))
 		if row.Requests > 0 {
-			size += int64(len(frame.Between))
+			size += len(p.account.api.Frame().Between)
 		}
 		t.mu.Lock()
-		requests, room := a.requests, a.room
+		requests, room := p.account.requests, p.account.room
 		t.mu.Unlock()
-		full := bounds.Bytes > 0 && row.Bytes+size > bounds.Bytes
+		total := row.Bytes + int64(size)
+		full := bounds.Bytes > 0 && total > bounds.Bytes
 		switch {
 		case full && row.Requests == 0:
-			f.draft.drop()
-			delete(t.filling, key)
-			return nil, &TooLargeError{Size: row.Bytes + size, Max: bounds.Bytes}
+			p.draft.drop()
+			t.filling = slices.DeleteFunc(t.filling, func(q *Part) bool { return q == p })
+			return nil, &TooLargeError{Size: total, Max: bounds.Bytes}
 		case row.Requests > 0 && (full || requests > 0 && row.Requests >= requests || room > 0 && row.Input+r.Cost.Input > room):
-			if err := t.submitFilled(key, f); err != nil {
+			if err := t.submitFilled(p); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if err := f.draft.add(&item); err != nil {
+		if err := p.draft.add(line); err != nil {
 			t.fail(err)
 			return nil, err
 		}
-		row.Bytes += size
+		row.Bytes = total
 		row.Count(r)
 		if bounds.Requests > 0 && row.Requests >= bounds.Requests {
-			return f.part, t.submitFilled(key, f)
+			return p, t.submitFilled(p)
 		}
-		return f.part, nil
+		return p, nil
 	}
 }
 
-// fillingOf returns the part that is being filled.
-func (t *Table) fillingOf(a *account, key fillKey) (*filling, error) {
-	if f := t.filling[key]; f != nil {
-		return f, nil
+// fillingOf returns the part that is being filled with requests of the same account, model and endpoint. It is not a row yet.
+func (t *Table) fillingOf(r *Request) (*Part, error) {
+	for _, p := range t.filling {
+		if p.account.name == r.Account && p.row.Model == r.Model && p.Endpoint == r.Endpoint {
+			return p, nil
+		}
 	}
-	tag := t.newTag()
+	tag := newTag()
 	d, err := t.dir.create(tag)
 	if err != nil {
-		t.fail(err)
 		return nil, err
 	}
+	a := t.accounts[r.Account]
 	frame := a.api.Frame()
-	f := &filling{draft: d, part: t.newPart(a, Row{
-		Tag: tag, State: New, Account: a.name, Model: key.model, Endpoint: key.endpoint.String(), Bytes: int64(len(frame.Open) + len(frame.Close)),
-	})}
-	t.filling[key] = f
-	return f, nil
+	p := t.newPart(a, Row{Tag: tag, State: New, Account: r.Account, Model: r.Model, Endpoint: r.Endpoint.String(),
+		Bytes: int64(len(frame.Open) + len(frame.Close))})
+	p.draft = d
+	t.filling = append(t.filling, p)
+	return p, nil
 }
 
 // Flush submits the parts that are being filled.
 func (t *Table) Flush() error {
-	keys := make([]fillKey, 0, len(t.filling))
-	for key := range t.filling {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, func(x, y fillKey) int {
-		return strings.Compare(x.account+" "+x.model+" "+x.endpoint.String(), y.account+" "+y.model+" "+y.endpoint.String())
-	})
-	for _, key := range keys {
-		if err := t.submitFilled(key, t.filling[key]); err != nil {
+	for len(t.filling) > 0 {
+		if err := t.submitFilled(t.filling[0]); err != nil {
 			return err
 		}
 	}
@@ -132,20 +112,22 @@ func (t *Table) Flush() error {
 }
 
 // submitFilled makes a row of a part that was filled.
-func (t *Table) submitFilled(key fillKey, f *filling) error {
-	delete(t.filling, key)
-	if err := f.draft.finish(t.dir.items(f.part.row.Tag)); err != nil {
+func (t *Table) submitFilled(p *Part) error {
+	t.filling = slices.DeleteFunc(t.filling, func(q *Part) bool { return q == p })
+	if err := p.draft.finish(t.dir.items(p.row.Tag)); err != nil {
+		p.draft.drop()
 		t.fail(err)
 		return err
 	}
+	p.draft = nil
 	t.mu.Lock()
-	t.parts = append(t.parts, f.part)
+	t.parts = append(t.parts, p)
 	t.mu.Unlock()
 	if err := t.save(true); err != nil {
 		return err
 	}
 	t.mu.Lock()
-	t.carryLocked(f.part)
+	t.carryLocked(p)
 	t.mu.Unlock()
 	return nil
 }

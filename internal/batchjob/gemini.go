@@ -1,249 +1,175 @@
 package batchjob
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/provider"
 )
 
+// jsonLines is the content type of a file in the guide.
+const jsonLines = "application/jsonl"
+
 // gemini is the Batch API of Gemini (https://ai.google.dev/gemini-api/docs/batch-api, https://ai.google.dev/api/batch-api, and
-// https://github.com/googleapis/python-genai: google/genai/files.py, batches.py, _transformers.py). A batch is an operation,
-// whose metadata say how it stands.
-type gemini struct{ caller }
-
-const (
-	geminiFiles   = "/v1beta/files"
-	geminiBatches = "/v1beta/batches"
-	batchesOf     = "batches/" // begins the name of a batch
-	filesOf       = "files/"   // and that of a file
-
-	// geminiType is what a file of requests is called in the guide.
-	geminiType = "application/jsonl"
-
-	// geminiPageSize is how many batches or files are asked for at once: the most of files
-	// (https://ai.google.dev/api/files#method:-files.list).
-	geminiPageSize = "100"
-
-	// geminiWindow is when a batch that still waits or runs expires, says the guide.
-	geminiWindow = 48 * time.Hour
-)
-
-// Endpoints returns the endpoints. A batch has one model, which is in its address, and one embedding per request.
-func (g *gemini) Endpoints() []provider.Endpoint {
-	return []provider.Endpoint{provider.GenerateContent, provider.StreamGenerateContent, provider.EmbedContent}
+// https://github.com/googleapis/python-genai: google/genai/files.py, batches.py, _transformers.py). The results are in a file, because the
+// requests are. A batch has one model, which is in its address, and one embedding per request.
+func gemini() form {
+	return form{
+		dialect:   provider.Gemini,
+		endpoints: []provider.Endpoint{provider.GenerateContent, provider.StreamGenerateContent, provider.EmbedContent},
+		frame:     Frame{Between: "\n", Close: "\n"},
+		id:        "key",
+		before:    func(provider.Endpoint) string { return `,"request":` },
+		path:      "/v1beta/batches/", cancel: ":cancel", size: "pageSize", after: "pageToken", forbids: true,
+		upload: geminiUpload,
+		create: geminiCreate,
+		results: func(id string) provider.Control {
+			return get("/v1beta/files/"+segment(id)+":download", url.Values{"alt": {"media"}})
+		},
+		batch:  geminiBatch,
+		result: geminiResult,
+	}
 }
 
-// Frame is that of lines.
-func (g *gemini) Frame() Frame { return Frame{Between: "\n", Close: "\n"} }
-
-// Upload begins a session, which takes the file in one go.
-func (g *gemini) Upload(ctx context.Context, p *File) (string, error) {
-	size := strconv.FormatInt(p.Size, 10)
-	about := map[string]any{"display_name": p.Tag, "mime_type": geminiType, "size_bytes": p.Size}
-	begin := g.with(map[string]string{
+// geminiUpload starts a session, which takes the file in one request. The address identifies the session, so that it needs no key.
+func geminiUpload(c *client, ctx context.Context, p *File) (string, error) {
+	about := map[string]any{"display_name": p.Tag, "mime_type": jsonLines, "size_bytes": p.Size}
+	a, err := c.with(map[string]string{
 		"X-Goog-Upload-Protocol": "resumable", "X-Goog-Upload-Command": "start",
-		"X-Goog-Upload-Header-Content-Length": size, "X-Goog-Upload-Header-Content-Type": geminiType,
-	})
-	a, err := begin.send(ctx, post("/upload"+geminiFiles, map[string]any{"file": about}, nil), nil)
+		"X-Goog-Upload-Header-Content-Length": strconv.FormatInt(p.Size, 10), "X-Goog-Upload-Header-Content-Type": jsonLines,
+	}).send(ctx, post("/upload/v1beta/files", map[string]any{"file": about}), nil, nil)
 	if err != nil {
-		return "", g.refused(a, err, nil)
+		return "", c.refused(a, err)
 	}
-	path, query, err := uploadPath(a.Header.Get("X-Goog-Upload-Url"))
-	if err != nil {
-		return "", g.senseless(a, "upload address")
+	// The host and the version of the address are not used: they are the account's.
+	u, err := url.Parse(a.Header.Get("X-Goog-Upload-Url"))
+	if err != nil || !strings.HasPrefix(u.Path, "/upload/") || strings.Contains(u.Path, "..") {
+		return "", c.senseless(a, "upload address")
 	}
-	// The session is known by its address, and needs no key.
-	session := g.with(map[string]string{"X-Goog-Upload-Command": "upload, finalize", "X-Goog-Upload-Offset": "0"})
+	_, path, _ := strings.Cut(strings.TrimPrefix(u.Path, "/upload/"), "/")
+	session := c.with(map[string]string{"X-Goog-Upload-Command": "upload, finalize", "X-Goog-Upload-Offset": "0"})
 	session.to.Key = ""
-	file := call{Control: provider.Control{
-		Method: http.MethodPost, Path: path, Query: query, Open: p.Open, Size: p.Size, Type: geminiType,
-	}}
-	if a, err = session.send(ctx, file, nil); err != nil {
-		return "", g.refused(a, err, nil)
+	a, err = session.send(ctx, provider.Control{
+		Method: http.MethodPost, Path: "/upload/v1beta/" + path, Query: u.Query(), Open: p.Open, Size: p.Size, Type: jsonLines,
+	}, nil, nil)
+	if err != nil {
+		return "", c.refused(a, err)
 	}
-	var made struct {
-		File geminiFile `json:"file"`
+	o, _ := parseObject(a.Body)
+	if name := o.object("file").text("name"); name != "" {
+		return name, nil
 	}
-	if err := g.read(a, &made); err != nil {
-		return "", err
-	}
-	if made.File.Name == "" {
-		return "", g.senseless(a, "file.name")
-	}
-	return made.File.Name, nil
+	return "", c.senseless(a, "file name")
 }
 
-// with returns a caller that sends some headers besides.
-func (g *gemini) with(headers map[string]string) *caller {
-	c := g.caller
-	c.to.Header = maps.Clone(c.to.Header)
-	if c.to.Header == nil {
-		c.to.Header = http.Header{}
+// with returns a client that sends more headers.
+func (c *client) with(headers map[string]string) *client {
+	other := *c
+	if other.to.Header = c.to.Header.Clone(); other.to.Header == nil {
+		other.to.Header = http.Header{}
 	}
 	for name, value := range headers {
-		c.to.Header.Set(name, value)
+		other.to.Header.Set(name, value)
 	}
-	return &c
+	return &other
 }
 
-// uploadPath returns the path and query of an address to upload to. Its host is not followed: the account's own is, so that no
-// answer decides where a file goes, and servers in between are passed.
-func uploadPath(address string) (string, url.Values, error) {
-	u, err := url.Parse(address)
-	if err != nil || !strings.HasPrefix(u.Path, "/upload/") || strings.Contains(u.Path, "..") {
-		return "", nil, errors.New("the response has no upload address")
-	}
-	_, rest, _ := strings.Cut(strings.TrimPrefix(u.Path, "/upload/"), "/") // its version is the account's, too
-	return "/upload/v1beta/" + rest, u.Query(), nil
-}
-
-// geminiFile is a file, as far as it is of use here.
-type geminiFile struct {
-	Name        string `json:"name"`
-	DisplayName string `json:"displayName"`
-	State       string `json:"state"`
-}
-
-// geminiPage is a page of a list. An empty one has no members at all, so that it has no error must be seen.
-type geminiPage struct {
-	Files      []geminiFile `json:"files"`
-	Operations []operation  `json:"operations"`
-	Next       string       `json:"nextPageToken"`
-	Error      any          `json:"error"`
-}
-
-// page asks for a page of a list.
-func (g *gemini) page(ctx context.Context, path string, query url.Values, out *geminiPage) error {
-	a, err := g.send(ctx, get(path, query, nil), nil)
-	if err != nil {
-		return err
-	}
-	if err := g.read(a, out); err != nil {
-		return err
-	}
-	if out.Error != nil {
-		return g.senseless(a, "list")
-	}
-	return nil
-}
-
-// Create has an uploaded file run.
-func (g *gemini) Create(ctx context.Context, p *File, file string) (Batch, error) {
+func geminiCreate(p *File, file string) (provider.Control, error) {
 	path, err := provider.GenerateContent.Path(p.Model)
-	if err != nil {
-		return Batch{}, err
-	}
 	model, _, _ := strings.Cut(path, ":")
 	method := ":batchGenerateContent"
 	if p.Endpoint == provider.EmbedContent {
 		method = ":asyncBatchEmbedContent"
 	}
 	batch := map[string]any{"displayName": p.Tag, "inputConfig": map[string]string{"fileName": file}}
-	a, err := g.send(ctx, post(model+method, map[string]any{"batch": batch}, nil), nil)
-	if err != nil {
-		return Batch{}, g.refused(a, err, nil)
-	}
-	return g.batchIn(a)
+	return post(model+method, map[string]any{"batch": batch}), err
 }
 
-// batchIn reads an answer that is a batch.
-func (g *gemini) batchIn(a provider.Answer) (Batch, error) {
-	var got operation
-	if err := g.read(a, &got); err != nil {
-		return Batch{}, err
+// geminiBatch reads a batch. It is an operation, whose metadata describes the batch. The metadata and the response have the same output.
+func geminiBatch(o object) Batch {
+	m := o.object("metadata")
+	counts := m.object("batchStats")
+	b := Batch{ID: o.text("name"), Tag: m.text("displayName"), File: m.object("inputConfig").text("fileName"), Status: geminiStatus(o, m),
+		Requests: counts.number("requestCount"), Succeeded: counts.number("successfulRequestCount"), Failed: counts.number("failedRequestCount"),
+		Created: m.instant("createTime"), Ended: m.instant("endTime")}
+	if file := cmp.Or(m.object("output").text("responsesFile"), o.object("response").text("responsesFile")); file != "" {
+		b.Results = []string{file}
 	}
-	if got.Name == "" {
-		return Batch{}, g.senseless(a, "name")
-	}
-	return g.batch(&got), nil
-}
-
-// Find returns the batches of a part's tag among all. Nothing says in which order they come.
-func (g *gemini) Find(ctx context.Context, p *File, _ time.Time) (found []Batch, err error) {
-	query := url.Values{"pageSize": {geminiPageSize}}
-	for range pages {
-		var page geminiPage
-		if err := g.page(ctx, geminiBatches, query, &page); err != nil {
-			return nil, err
-		}
-		for i := range page.Operations {
-			if b := g.batch(&page.Operations[i]); b.Tag == p.Tag && b.ID != "" {
-				found = append(found, b)
-			}
-		}
-		if !next(query, "pageToken", page.Next) {
-			return found, nil
+	if failed := o.object("error"); b.Status == Failed && o["error"] != nil {
+		b.Problem = &Problem{Kind: Broken, Code: string(failed["code"]), Message: failed.text("message")}
+		switch rpcStatus(failed.number("code")) {
+		case http.StatusTooManyRequests:
+			b.Problem.Kind = NoRoom
+		case http.StatusBadRequest, http.StatusNotFound:
+			b.Problem.Kind = Invalid
 		}
 	}
-	return nil, errors.New("the list of batches has too many pages")
+	return b
 }
 
-// Get asks for a batch.
-func (g *gemini) Get(ctx context.Context, id string) (Batch, error) {
-	a, err := g.send(ctx, get(batchPath(id), nil, ErrUnknown), nil)
-	if err != nil {
-		return Batch{}, g.denied(ctx, err, ErrUnknown)
+// geminiStatus returns the status of a batch. States start with BATCH_STATE_ or JOB_STATE_ (_transformers.py, t_job_state; types.py,
+// JobState), or are missing.
+func geminiStatus(o, metadata object) Status {
+	_, word, _ := strings.Cut(metadata.text("state"), "STATE_")
+	code := o.object("error").number("code")
+	switch word {
+	case "RUNNING", "UPDATING":
+		return Running
+	case "CANCELLING":
+		return Cancelling
+	case "SUCCEEDED", "PARTIALLY_SUCCEEDED":
+		return Completed
+	case "FAILED", "CANCELLED", "EXPIRED":
+		return Status(strings.ToLower(word))
+	case "PENDING", "QUEUED", "PAUSED":
+		return Queued
 	}
-	return g.batchIn(a)
+	switch {
+	case code == rpcCancelled:
+		return Cancelled
+	case code != 0:
+		return Failed
+	case string(o["done"]) == "true":
+		return Completed
+	}
+	return Queued
 }
 
-// batchPath is the path of a batch, whose name has its collection in it.
-func batchPath(name string) string {
-	return geminiBatches + "/" + segment(strings.TrimPrefix(name, batchesOf))
+// geminiResult reads a line of a file of responses. A "status object", says the guide, which files have as error
+// (https://github.com/googleapis/python-genai/issues/1341), is an error.
+func geminiResult(o object) (Result, bool) {
+	failed := o["error"]
+	if failed == nil {
+		failed = o["status"]
+	}
+	if failed == nil {
+		response, ok := parseObject(o["response"])
+		return Result{Fate: Answered, Status: http.StatusOK, RequestID: response.text("responseId"), Body: o["response"]}, ok
+	}
+	fault, ok := parseObject(failed)
+	r := Result{Fate: Answered, Status: rpcStatus(fault.number("code")), Body: wrapped(failed)}
+	if fault.number("code") == rpcCancelled {
+		r.Fate = CalledOff
+	}
+	return r, ok
 }
 
-// filePath is the path of a file, whose name is alike.
-func filePath(name string) string {
-	return geminiFiles + "/" + segment(strings.TrimPrefix(name, filesOf))
-}
+// rpcCancelled is the code of a cancelled request.
+const rpcCancelled = 1
 
-// Cancel is no error for a batch that has ended, or is about to.
-func (g *gemini) Cancel(ctx context.Context, id string) error {
-	return g.denied(ctx, g.cancel(ctx, batchPath(id)+":cancel", id, g.Get), ErrUnknown)
-}
-
-// Fetch writes a file to w, or the answers that stand in the batch itself, as lines.
-func (g *gemini) Fetch(ctx context.Context, result string, w io.Writer) error {
-	if !strings.HasPrefix(result, batchesOf) {
-		err := g.fetch(ctx, filePath(result)+":download", url.Values{"alt": {"media"}}, w)
-		return g.denied(ctx, err, ErrGone)
+// rpcStatus returns the HTTP status of a code of google.rpc, or of an HTTP status, as errors of live requests have; 0 is unknown
+// (https://github.com/googleapis/googleapis/blob/master/google/rpc/code.proto).
+func rpcStatus(code int) int {
+	statuses := [...]int{0, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401}
+	switch {
+	case code >= 400 && code < 600:
+		return code
+	case code > 0 && code < len(statuses):
+		return statuses[code]
 	}
-	var o operation
-	if err := g.ask(ctx, get(batchPath(result), nil, ErrGone), &o); err != nil {
-		return g.denied(ctx, err, ErrGone)
-	}
-	for _, line := range o.output().inlined() {
-		if _, err := w.Write(append(jsonscan.AppendCompact(nil, line), '\n')); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// denied finds out what a status of 403 means. Google says it of what does not exist: "You do not have permission to access the
-// File … or it may not exist" (https://github.com/googleapis/python-genai/issues/1218). A key that lists the account's batches is
-// not what is wrong.
-func (g *gemini) denied(ctx context.Context, err, missing error) error {
-	refused, ok := errors.AsType[*provider.Error](err)
-	if !ok || refused.Status != http.StatusForbidden {
-		return err
-	}
-	if g.ask(ctx, get(geminiBatches, url.Values{"pageSize": {"1"}}, nil), nil) != nil {
-		return err
-	}
-	if call, ok := errors.AsType[*sluice.CallError](err); ok {
-		call.Err = fmt.Errorf("%w: %w", missing, call.Err)
-	}
-	return err
+	return 0
 }

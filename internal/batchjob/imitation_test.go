@@ -1,7 +1,6 @@
 package batchjob_test
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,22 +43,6 @@ func TestImitatedBatchesFailAsAWhole(t *testing.T) {
 			b := ended(t, api, submit(t, api, p).ID)
 			if b.Status != batchjob.Failed || b.Problem == nil || b.Problem.Kind != batchjob.Broken || b.Problem.Message == "" {
 				t.Errorf("%s: %+v, %+v", form, b, b.Problem)
-			}
-		})
-	}
-}
-
-// TestImitatedBatchesThatNeverWere: their ids are known to be nobody's, whatever is asked of them.
-func TestImitatedBatchesThatNeverWere(t *testing.T) {
-	for _, form := range forms {
-		synctest.Test(t, func(t *testing.T) {
-			api := imitated(t, form, sim.Batches{})
-			if err := api.Cancel(t.Context(), "batches/nowhere"); !errors.Is(err, batchjob.ErrUnknown) {
-				t.Errorf("%s: cancelled: %v", form, err)
-			}
-			p, _ := filled(api, form, 2)
-			if found, err := api.Find(t.Context(), p, time.Now()); err != nil || len(found) != 0 {
-				t.Errorf("%s: found %+v, %v", form, found, err)
 			}
 		})
 	}

@@ -55,14 +55,13 @@ func result(id string, status int, requestID string) batchjob.Result {
 	return batchjob.Result{ID: id, Fate: batchjob.Answered, Status: status, RequestID: requestID}
 }
 
-// TestLinesOfGemini: answers, errors of google.rpc under both names, and answers that stood in the batch.
+// TestLinesOfGemini: answers, and errors of google.rpc under both names.
 func TestLinesOfGemini(t *testing.T) {
 	api, p := apiOf(t, "gemini", "")
 	const answer = `{"candidates":[{"content":{"parts":[{"text":"Paris"}],"role":"model"},"finishReason":"STOP"}],"responseId":"r1"}`
 	for _, of := range []parsed{
 		{"an answer", `{"response":` + answer + `,"key":"a"}`, result("a", 200, "r1"), answer, sluice.OK},
 		{"an answer with a null error", `{"key":"a","error":null,"response":` + answer + `}`, result("a", 200, "r1"), answer, sluice.OK},
-		{"an answer in the batch", `{"metadata":{"key":"a"},"response":` + answer + `}`, result("a", 200, "r1"), answer, sluice.OK},
 		{"an embedding", `{"key":"a","response":{"embedding":{"values":[0.5]}}}`, result("a", 200, ""), `{"embedding":{"values":[0.5]}}`, sluice.OK},
 		{
 			// https://github.com/googleapis/python-genai/issues/1341

@@ -63,7 +63,7 @@ func TestOpenAILinesAreAsDocumented(t *testing.T) {
 	api := serve(t).api(t, "openai")
 	for _, tt := range []struct{ id, body, want string }{
 		{"a \"b\"\n", `{"model":"gpt-4o","messages":[]}`, `{"custom_id":"a \"b\"\n","method":"POST","url":"/v1/chat/completions","body":{"model":"gpt-4o","messages":[]}}`},
-		{"a", `{"model":"m", "stream":true,"messages":[{"content":"x \n y",` + "\n" + ` "stream":true}],"stream_options":{"include_usage":true}}`,
+		{"a", `{"model":"m", "stream":true,"messages":[{"content":"x \n y","stream":true}],"stream_options":{"include_usage":true}}`,
 			`{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"model":"m","messages":[{"content":"x \n y","stream":true}]}}`},
 		{"a", ` {"str\u0065am":true} `, `{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{}}`},
 	} {
@@ -180,7 +180,7 @@ func TestOpenAIProblemsOfWholeBatches(t *testing.T) {
 			batchjob.Problem{Kind: batchjob.NoRoom, Code: "token_limit_exceeded", Tokens: 30_000, Message: "The number of enqueued tokens has surpassed the configured limit of 30K for the deployment 'gpt-4.1-batch'."}},
 		"no room that is not said": {`{"data":[{"code":"token_limit_exceeded","message":"later"}]}`, batchjob.Problem{Kind: batchjob.NoRoom, Code: "token_limit_exceeded", Message: "later"}},
 		"too large":                {`{"data":[{"code":"input_file_too_large","message":"big"}]}`, batchjob.Problem{Kind: batchjob.TooLarge, Code: "input_file_too_large", Message: "big"}},
-		"lines": {`{"data":[{"code":"invalid_json_line","line":1,"message":"bad"},{"code":"duplicate_custom_id","line":3,"message":"twice"},{"code":"x","line":0},{"code":"x","line":"4"}]}`,
+		"lines": {`{"data":[{"code":"invalid_json_line","line":1,"message":"bad"},{"code":"duplicate_custom_id","line":3,"message":"twice"},{"code":"x","line":0},{"code":"x","line":[4]}]}`,
 			batchjob.Problem{Kind: batchjob.Invalid, Code: "invalid_json_line", Message: "bad", Lines: map[int]string{0: "bad", 2: "twice"}}},
 		"room wins over lines": {`{"data":[{"code":"x","line":1,"message":"bad"},{"code":"token_limit_exceeded","message":"later"}]}`,
 			batchjob.Problem{Kind: batchjob.NoRoom, Code: "token_limit_exceeded", Message: "later"}},

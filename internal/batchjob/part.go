@@ -7,16 +7,14 @@
 //
 // A row is new once the file of its requests is on disk. It is sent before the provider is asked to create a batch, so that a new process
 // looks for the batch before it creates another one. It is ended once its results are on disk, or if it has none. It is recorded once the
-// caller has recorded its results. A sent row becomes new again if the provider certainly did not create a batch. An ended row whose file of
-// results is missing becomes sent again when a Table is opened. Every change is saved before the Table acts on it.
+// caller has recorded its results. A sent row becomes new again if the provider certainly did not create a batch. An ended row becomes sent
+// again when a Table is opened, if its file of results is missing. Every change is saved before the Table acts on it.
 package batchjob
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"time"
@@ -93,44 +91,34 @@ func (r *Row) small() Row {
 // savedVersion is the version of saved tables.
 const savedVersion = 2
 
-// maxRecorded limits the recorded rows in a table.
-const maxRecorded = 1000
-
 type saved struct {
 	Version int   `json:"version"`
 	Parts   []Row `json:"parts"`
 }
-
-var errOtherVersion = errors.New("another version of Sluice saved the batches: use that version")
 
 // Read reads a saved table. An empty text is an empty table.
 func Read(text []byte) ([]Row, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
-	var v struct{ Version int }
-	if json.Unmarshal(text, &v) == nil && v.Version != savedVersion {
-		return nil, errOtherVersion
-	}
 	var s saved
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&s); err != nil {
-		return nil, fmt.Errorf("saved batches: %w", err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("saved batches: unexpected data follows")
+	err := json.Unmarshal(text, &s)
+	if _, whole := parseObject(text); whole && s.Version != savedVersion {
+		return nil, errors.New("another version of Sluice saved the batches: use that version")
 	}
 	tags := make(map[string]bool)
 	for i := range s.Parts {
 		r := &s.Parts[i]
-		if err := r.check(); err != nil {
-			return nil, fmt.Errorf("saved batches: part %d: %w", i+1, err)
+		if err == nil {
+			err = r.check()
 		}
-		if tags[r.Tag] {
-			return nil, fmt.Errorf("saved batches: the tag %s occurs twice", r.Tag)
+		if err == nil && tags[r.Tag] {
+			err = fmt.Errorf("the tag %s occurs twice", r.Tag)
 		}
 		tags[r.Tag] = true
+	}
+	if err != nil {
+		return nil, fmt.Errorf("saved batches: %w", err)
 	}
 	return s.Parts, nil
 }

@@ -45,20 +45,18 @@ type Config struct {
 // Table has the parts of a run. Its methods are safe for concurrent use, except Add, Flush and Cancel, which need one goroutine.
 type Table struct {
 	cfg      Config
-	log      *slog.Logger
 	dir      folder
 	accounts map[string]*account
-	filling  map[fillKey]*filling
+	filling  []*Part // that are no rows yet
 
 	saving  sync.Mutex // held during Save
-	written uint64     // version that was saved last
 	savedAt time.Time
 
 	mu        sync.Mutex
 	parts     []*Part       // in the order of their beginning
 	numbered  int32         // parts that got a Number
 	changing  chan struct{} // closed at the next change
-	version   uint64        // of the rows
+	unsaved   bool          // a change is not saved yet
 	err       error         // ended everything
 	cancelled bool
 	ctx       context.Context // of Start; nil before
@@ -72,20 +70,19 @@ type Part struct {
 	Endpoint provider.Endpoint
 	table    *Table
 	account  *account
+	draft    *draft // of its items, while it is being filled
 
 	// The Table's mu guards the fields below. Once Start was called, only the goroutine of the part changes them.
 	row      Row
 	admitted bool  // there is room for it at the provider
-	stuck    bool  // nothing more comes of it in this process
-	why      error // it is stuck
+	stuck    error // why nothing more comes of it in this process
 	bare     bool  // its file of items is missing
 	given    bool  // by Ended
 
-	seen    *Batch    // as the provider described it last
-	heardOf time.Time // when this process learned of its batch
-	asked   bool      // the provider was asked to cancel its batch
-	fresh   bool      // this process uploaded its file
-	breaks  int       // failures of its batches that were the provider's fault
+	seen   *Batch // as the provider described it last
+	asked  bool   // the provider was asked to cancel its batch
+	fresh  bool   // this process uploaded its file
+	breaks int    // failures of its batches that were the provider's fault
 }
 
 // Row returns the row of the part.
@@ -111,13 +108,16 @@ func Open(cfg Config) (*Table, error) {
 		return nil, err
 	}
 	t := &Table{
-		cfg: cfg, log: cfg.Logger, dir: folder(cfg.Dir), accounts: make(map[string]*account), filling: make(map[fillKey]*filling),
-		changing: make(chan struct{}),
+		cfg: cfg, dir: folder(cfg.Dir), accounts: make(map[string]*account), changing: make(chan struct{}),
 	}
 	for name, api := range cfg.APIs {
-		if t.accounts[name], err = newAccount(&cfg, name, api); err != nil {
+		s, err := sluice.New(sluice.Config{
+			Name: name, Limits: sluice.Limits{Concurrency: maxCalls}, MaxThrottles: throttles, Observer: cfg.Observer,
+		})
+		if err != nil {
 			return nil, errors.Join(err, t.Close())
 		}
+		t.accounts[name] = &account{name: name, api: api, sched: s}
 	}
 	open := make(map[string]bool)
 	for i := range rows {
@@ -137,9 +137,6 @@ func Open(cfg Config) (*Table, error) {
 func (t *Table) load(r *Row) error {
 	p := t.newPart(t.accounts[r.Account], *r)
 	t.parts = append(t.parts, p)
-	if a := p.account; a != nil && !r.MadeAt.IsZero() {
-		a.made = append(a.made, r.MadeAt)
-	}
 	if !r.Open() {
 		return nil
 	}
@@ -157,7 +154,9 @@ func (t *Table) load(r *Row) error {
 	p.bare = true
 	switch {
 	case p.row.State == Sent:
-		p.row.Lost, p.stuck = true, !t.cfg.Resubmit
+		if p.row.Lost = true; !t.cfg.Resubmit {
+			p.stuck = errLost
+		}
 	case !p.row.Results:
 		p.row.State = Ended
 	default:
@@ -189,23 +188,28 @@ func (t *Table) Start(ctx context.Context) {
 
 // carryLocked starts the goroutine of a part.
 func (t *Table) carryLocked(p *Part) {
-	if t.ctx == nil || t.ctx.Err() != nil || p.stuck || p.row.State == Ended || !p.row.Open() {
+	if t.ctx == nil || t.ctx.Err() != nil || p.stuck != nil || p.row.State == Ended || !p.row.Open() {
 		return
 	}
 	ctx := t.ctx
 	t.carried.Go(func() { t.carry(ctx, p) })
 }
 
-// Parts returns the open parts.
-func (t *Table) Parts() (open []*Part) {
+// selected returns some of the parts.
+func (t *Table) selected(is func(p *Part) bool) (parts []*Part) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, p := range t.parts {
-		if p.row.Open() && !p.bare {
-			open = append(open, p)
+		if is(p) {
+			parts = append(parts, p)
 		}
 	}
-	return open
+	return parts
+}
+
+// Parts returns the open parts.
+func (t *Table) Parts() []*Part {
+	return t.selected(func(p *Part) bool { return p.row.Open() && !p.bare })
 }
 
 // Rows returns all rows.
@@ -215,7 +219,6 @@ func (t *Table) Rows() []Row {
 	rows := make([]Row, len(t.parts))
 	for i, p := range t.parts {
 		rows[i] = p.row
-		rows[i].Not = slices.Clone(p.row.Not)
 	}
 	return rows
 }
@@ -234,56 +237,43 @@ func (t *Table) Ended() *Part {
 }
 
 // Pending returns the number of parts that may end in this process, or that Ended returned and that are not recorded.
-func (t *Table) Pending() (n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, p := range t.parts {
-		if p.row.Open() && !p.stuck {
-			n++
-		}
-	}
-	return n
+func (t *Table) Pending() int {
+	return len(t.selected(func(p *Part) bool { return p.row.Open() && p.stuck == nil }))
 }
 
 // Full reports whether several parts wait for room at one account, so that more parts would only take up disk space.
 func (t *Table) Full() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	waiting := make(map[*account]int)
-	for _, p := range t.parts {
-		if p.row.State == New && !p.admitted && !p.stuck {
-			if waiting[p.account]++; waiting[p.account] > 1 {
-				return true
-			}
+	return len(t.selected(func(p *Part) bool {
+		if p.row.State == New && !p.admitted && p.stuck == nil {
+			waiting[p.account]++
 		}
-	}
-	return false
+		return waiting[p.account] > 1
+	})) > 0
 }
 
 // Bare reports whether the items of a part are unknown because its file is missing. Any item that is in no other part may be in this one.
 func (t *Table) Bare() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.parts, func(p *Part) bool { return p.bare && p.stuck })
+	return len(t.selected(func(p *Part) bool { return p.bare && p.stuck != nil })) > 0
 }
+
+// maxRecorded limits the recorded rows in a table.
+const maxRecorded = 1000
 
 // Recorded is called once the results of an ended part are recorded. It removes the files of the part.
 func (t *Table) Recorded(p *Part) error {
 	err := t.update(p, func(r *Row) {
 		*r = r.small()
-		over := 0
-		for _, q := range t.parts {
-			if !q.row.Open() {
-				over++
+		recorded := 0
+		for i, q := range slices.Backward(t.parts) {
+			if q.row.Open() {
+				continue
+			}
+			if recorded++; recorded > maxRecorded {
+				t.parts = slices.Delete(t.parts, i, i+1)
+				break
 			}
 		}
-		t.parts = slices.DeleteFunc(t.parts, func(q *Part) bool {
-			if q.row.Open() || over <= maxRecorded {
-				return false
-			}
-			over--
-			return true
-		})
 	})
 	if err == nil {
 		t.dir.remove(p.row.Tag)
@@ -320,12 +310,13 @@ func (t *Table) Err() error {
 	lost := LostError{Dir: string(t.dir)}
 	for _, p := range t.parts {
 		switch {
-		case p.stuck && p.bare:
+		case p.stuck == nil:
+		case p.bare:
 			lost.Bare = append(lost.Bare, p.row)
-		case p.stuck && p.row.Lost:
+		case p.row.Lost:
 			lost.Parts = append(lost.Parts, p.row)
-		case p.why != nil:
-			err = errors.Join(err, p.why)
+		default:
+			err = errors.Join(err, p.stuck)
 		}
 	}
 	if len(lost.Parts)+len(lost.Bare) > 0 {
@@ -356,15 +347,13 @@ func (t *Table) Close() error {
 	t.stop()
 	t.mu.Unlock()
 	t.carried.Wait()
-	for key, f := range t.filling {
-		f.draft.drop()
-		delete(t.filling, key)
+	for _, p := range t.filling {
+		p.draft.drop()
 	}
+	t.filling = nil
 	var errs []error
 	for _, a := range t.accounts {
-		if a != nil && a.sched != nil {
-			errs = append(errs, a.sched.Close())
-		}
+		errs = append(errs, a.sched.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -383,22 +372,23 @@ const countsEvery = 5 * time.Second
 // save tells of a change, and has it on disk when it returns. A change that is not needed after a crash may be saved later.
 func (t *Table) save(needed bool) error {
 	t.mu.Lock()
-	t.version++
-	want := t.version
+	t.unsaved = true
 	close(t.changing)
 	t.changing = make(chan struct{})
 	t.mu.Unlock()
 	defer wake.Up(t.cfg.Changed)
 	t.saving.Lock()
 	defer t.saving.Unlock()
-	if t.written >= want || !needed && time.Since(t.savedAt) < countsEvery { // saved together with another change
-		return nil
-	}
 	t.mu.Lock()
-	version, err := t.version, t.err
+	unsaved, err := t.unsaved, t.err
+	later := !unsaved || !needed && time.Since(t.savedAt) < countsEvery // it is saved together with another change
+	t.unsaved = later && unsaved
 	t.mu.Unlock()
-	if errors.Is(err, errUnsaved) { // a change that is not saved must not be followed by others
+	switch {
+	case errors.Is(err, errUnsaved): // a change that is not saved must not be followed by others
 		return err
+	case later:
+		return nil
 	}
 	text, err := json.Marshal(saved{Version: savedVersion, Parts: t.Rows()})
 	if err == nil {
@@ -409,23 +399,21 @@ func (t *Table) save(needed bool) error {
 		t.fail(err)
 		return err
 	}
-	t.written, t.savedAt = version, time.Now()
+	t.savedAt = time.Now()
 	return nil
 }
 
 var errUnsaved = errors.New("the state of batches cannot be saved")
 
-// newTag returns a tag that no part has.
-func (t *Table) newTag() string {
-	var b [6]byte
-	for {
-		_, _ = rand.Read(b[:]) // never fails
-		tag := hex.EncodeToString(b[:])
-		if !slices.ContainsFunc(t.Rows(), func(r Row) bool { return r.Tag == tag }) {
-			return tag
-		}
-	}
+// newTag returns a random tag.
+func newTag() string {
+	b := make([]byte, 6)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
 }
+
+// errLost stops the work on a part that a LostError describes.
+var errLost = errors.New("the part is lost")
 
 // LostError is the error of parts of which nothing comes, although they may cost something.
 type LostError struct {

@@ -305,7 +305,7 @@ func TestRejectedRequestsHaveResultsAndTheOthersRun(t *testing.T) {
 						return nil
 					}
 					b.api.fails = nil
-					return batchjob.Refusal(p, saying(sluice.BadRequest, p.Message))
+					return &batchjob.ProblemError{Problem: p, Rejection: saying(sluice.BadRequest, p.Message)}
 				}
 			}
 			if err := b.run(6); err != nil {
@@ -419,23 +419,14 @@ func TestABatchThatIsUnknownIsLost(t *testing.T) {
 			t.Errorf("%v, %d missing, %d batches, %+v", err, missing, b.api.creates, l.Rows())
 		}
 	})
-	for name, c := range map[string]struct {
-		skew, after time.Duration // of the provider's clock; before the next process looks
-		min, max    time.Duration // that it looks
-	}{
-		"new":                    {0, 5 * time.Second, 20 * time.Second, 75 * time.Second},
-		"old":                    {0, time.Hour, 0, time.Second},
-		"a clock that is ahead":  {5 * time.Hour, time.Hour, 25 * time.Second, 75 * time.Second},
-		"a clock that is behind": {-5 * time.Hour, time.Second, 0, time.Second},
-	} {
-		bubble(t, name, func(t *testing.T, b *bench) {
-			b.api.skew = c.skew
+	for _, skew := range []time.Duration{0, 5 * time.Hour, -5 * time.Hour} { // of the provider's clock
+		bubble(t, fmt.Sprint("after the time of grace, skew ", skew), func(t *testing.T, b *bench) {
+			b.api.skew = skew
 			b.begin(5, time.Second)
-			time.Sleep(c.after)
 			b.api.have(nil)
 			began := time.Now()
-			if _, lost := errors.AsType[*batchjob.LostError](b.run(5)); !lost || time.Since(began) < c.min || time.Since(began) > c.max {
-				t.Errorf("lost %v after %v, want %v to %v", lost, time.Since(began), c.min, c.max)
+			if _, lost := errors.AsType[*batchjob.LostError](b.run(5)); !lost || time.Since(began) < 25*time.Second || time.Since(began) > 75*time.Second {
+				t.Errorf("lost %v after %v", lost, time.Since(began))
 			}
 		})
 	}
@@ -784,9 +775,8 @@ func TestATextThatNoTableSavedIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ saved, want string }{
 		"no object":        {`[]`, "saved batches"},
 		"cut":              {`{"version":2,"parts":[` + good, "saved batches"},
-		"more":             {`{"version":2,"parts":[]} {}`, "unexpected data follows"},
+		"more":             {`{"version":2,"parts":[]} {}`, "saved batches"},
 		"another version":  {`{"version":1,"parts":[{"shape":"round"}]}`, "another version"},
-		"unknown field":    {`{"version":2,"parts":[` + strings.Replace(good, "{", `{"shape":1,`, 1) + `]}`, "shape"},
 		"a path":           {`{"version":2,"parts":[` + strings.Replace(good, "0123456789ab", "../../../etc", 1) + `]}`, "hexadecimal"},
 		"twice":            {`{"version":2,"parts":[` + good + "," + good + `]}`, "twice"},
 		"unknown state":    {`{"version":2,"parts":[` + strings.Replace(good, `"new"`, `"dreaming"`, 1) + `]}`, "dreaming"},
