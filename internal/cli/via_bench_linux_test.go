@@ -41,7 +41,7 @@ func BenchmarkViaLines(b *testing.B) {
 
 func viaLines(b *testing.B, form viaForm) {
 	const lines, each = 120_000, 5_000
-	limits := sim.Batches{Latency: time.Second, EnqueuedTokens: 2 * each * 5, Pending: 4 * each, Fail: 0.01, ExpireEvery: 20}
+	limits := sim.Batches{Latency: time.Second, EnqueuedTokens: 100 * each, Pending: 4 * each, Fail: 0.01, ExpireEvery: 20}
 	v := newViaBench(b, form, limits, lines)
 	v.args = []string{"--progress", "plain"}
 	v.bound(each)
