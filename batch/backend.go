@@ -31,6 +31,9 @@ type backend interface {
 	feed(ctx context.Context) iter.Seq2[work.Item, error]
 	shape(cfg *work.Config)
 
+	// carryOn continues the attempts of an item that earlier requests of this run failed to complete.
+	carryOn(item *work.Item)
+
 	// recorded is called with each result that is in the journal, and synced after each sync, with the end of the synced part.
 	recorded(r *work.Result)
 	synced(end int64)
@@ -74,6 +77,8 @@ func (d *direct) feed(ctx context.Context) iter.Seq2[work.Item, error] {
 func (d *direct) shape(cfg *work.Config) {
 	cfg.Lanes, cfg.Workers, cfg.Again = len(d.batch.input.models), d.batch.cfg.Workers, true
 }
+
+func (d *direct) carryOn(*work.Item) {}
 
 func (d *direct) recorded(*work.Result) {}
 

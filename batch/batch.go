@@ -257,6 +257,7 @@ func (b *Batch) prepare() error {
 		if b.handler.cache, err = openCache(b.cfg.Cache, b.log); err != nil {
 			return &ConfigError{Field: "Cache", Err: err}
 		}
+		b.handler.cache.own = b.cfg.Handler != nil
 	}
 	for _, p := range in.providers {
 		if _, err := b.back.route(p); err != nil {

@@ -30,6 +30,7 @@ type batchFeed struct {
 	live    bool          // requests do not go into parts any more
 	freed   bool          // items of parts remain
 	looked  time.Time     // at the remaining time
+	landed  bool          // a part ended in this round
 	waiting bool          // items wait for the results of equal requests in parts
 	refused *RefusedError // parts that were rejected
 }
@@ -55,8 +56,8 @@ func (f *batchFeed) run() error {
 		}
 	}
 	f.table.Start(f.ctx)
-	for more := true; more; more = (f.freed || f.waiting) && f.ended == nil && !done {
-		f.freed, f.waiting = false, false
+	for more := true; more; more = (f.freed || f.waiting && f.landed) && f.ended == nil && !done {
+		f.freed, f.waiting, f.landed = false, false, false
 		if err := f.checkTime(); err != nil {
 			return err
 		}
@@ -167,7 +168,6 @@ func (f *batchFeed) add(item *work.Item) error {
 	if !f.table.Supports(account, endpoint) {
 		return f.unfit(item, fmt.Errorf("the Batch API of %s does not support %s: send the request live", account, endpoint))
 	}
-	f.correct(item, c)
 	body, added := at.added.Complete(&at.provider, c.endpoint, item.Lane, c.body, c.bound, false)
 	r := batchjob.Request{Account: account, Model: item.Lane, Endpoint: endpoint, Cost: item.Cost,
 		Item: batchjob.Item{ID: item.ID, Hash: item.Hash.String(), Note: item.Note, Key: key, Body: body}}
@@ -262,27 +262,29 @@ func batchEndpoint(e provider.Endpoint) provider.Endpoint {
 	return e
 }
 
-// correct has a request tell the model why its last answer was rejected.
-func (f *batchFeed) correct(item *work.Item, c *call) {
-	f.mu.Lock()
-	t := f.tried[item.Seq]
-	f.mu.Unlock()
-	if t == nil || t.answer == nil {
+// carryOn continues the attempts of an item that a batch did not complete: its next request tells the model why the last answer was rejected.
+func (v *batchRun) carryOn(item *work.Item) {
+	v.mu.Lock()
+	t := v.tried[item.Seq]
+	v.mu.Unlock()
+	if t == nil {
 		return
 	}
-	c.correct(t.answer, t.wrong)
-	item.Cost = c.cost(item.Cost)
+	c := item.Data.(*call)
+	if c.before = t; t.answer != nil {
+		c.correct(t.answer, t.wrong)
+		item.Cost = c.cost(item.Cost)
+	}
+	if t.tally.Attempts > 0 {
+		held := *c.terms
+		held.attempts, held.throttles = v.cfg.Budget.Attempts, math.MaxInt // the Scheduler counts the rate-limited ones
+		c.terms, c.tries.attempts = &held, t.tally.Attempts
+	}
 }
 
-// sendLive gives an item to the Runner, whose request is sent live. Its attempts in batches count, too.
+// sendLive gives an item to the Runner, whose request is sent live.
 func (f *batchFeed) sendLive(item *work.Item) error {
 	f.parts[item.Seq-1] = finished
-	c := item.Data.(*call)
-	if c.before = f.forget(item.Seq); c.before != nil && c.before.tally.Attempts > 0 {
-		held := *c.terms
-		held.attempts, held.throttles = f.cfg.Budget.Attempts, math.MaxInt // the Scheduler counts the rate-limited ones
-		c.terms, c.tries.attempts = &held, c.before.tally.Attempts
-	}
 	return f.out(*item)
 }
 

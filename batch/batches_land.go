@@ -25,6 +25,7 @@ var errNoResult = errors.New("the batch finished without a result for this reque
 // land records the results of a part.
 func (f *batchFeed) land(p *batchjob.Part) error {
 	row, used := p.Row(), budget.Amount{}
+	f.landed = true
 	if row.Refused() {
 		f.refused = f.refused.add(&row)
 		f.log.Warn("the provider rejected a whole batch part",
@@ -54,9 +55,10 @@ func (f *batchFeed) land(p *batchjob.Part) error {
 	if err := f.table.Recorded(p); err != nil {
 		return err
 	}
-	if row.Refused() && f.cfg.mayGoLive() && !f.live {
-		f.refused = nil
-		return f.goLive()
+	if row.Refused() && f.cfg.mayGoLive() {
+		if f.refused = nil; !f.live {
+			return f.goLive()
+		}
 	}
 	return nil
 }
@@ -153,7 +155,6 @@ func (f *batchFeed) settle(row *Part, item *work.Item, key string, result *work.
 		f.freed = true
 		return nil
 	}
-	f.forget(item.Seq)
 	f.mu.Lock()
 	f.given++
 	f.mu.Unlock()
@@ -205,17 +206,6 @@ func (f *batchFeed) count(row *Part, item *work.Item, result *work.Result, o *sl
 	return t
 }
 
-// forget removes the attempts of an item, and returns them; nil if there are none.
-func (v *batchRun) forget(seq int64) *attempts {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	t := v.tried[seq]
-	if delete(v.tried, seq); t != nil {
-		v.answers -= len(t.answer)
-	}
-	return t
-}
-
 // unrecorded is the number of results from batches that are not recorded.
 func (v *batchRun) unrecorded() int {
 	v.mu.Lock()
@@ -227,6 +217,10 @@ func (v *batchRun) unrecorded() int {
 func (v *batchRun) recorded(r *work.Result) {
 	d, batched := r.Data.(*Batched)
 	v.mu.Lock()
+	if t := v.tried[r.Seq]; t != nil {
+		delete(v.tried, r.Seq)
+		v.answers -= len(t.answer)
+	}
 	switch {
 	case batched:
 		v.given--

@@ -314,3 +314,13 @@ func TestAPartThatIsRefusedLeavesItsLines(t *testing.T) {
 		}
 	})
 }
+
+func TestAnItemDoesNotWaitForAnEqualOneThatIsLost(t *testing.T) {
+	f := newFiles(t, strings.Replace(chat(7), `"7"`, `"a"`, 1)+"\n"+strings.Replace(chat(7), `"7"`, `"b"`, 1)+"\n")
+	cfg, _ := f.viaConfig(t, sim.Config{Batches: sim.Batches{LoseResults: true}})
+	cfg.Cache = t.TempDir()
+	_, err := run(t, cfg)
+	if _, ok := errors.AsType[*batch.LostError](err); !ok {
+		t.Errorf("error %v, want a *LostError", err)
+	}
+}

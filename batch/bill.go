@@ -27,8 +27,9 @@ func (l *live) charge(item *work.Item, cost sluice.Cost, p *provider.Price, by s
 		c.bill.use(p, o.Usage)
 	case mayCost(status, o):
 		e := l.estimateAt(item, cost, 1, p, by)
-		if c.charged = e.Amount(); p != nil {
-			c.bill.estimate(c.charged)
+		c.charged = e.Amount()
+		if c.bill.estimate(c.charged); p == nil {
+			c.bill.blind = true
 		}
 	}
 }

@@ -144,3 +144,16 @@ func TestNothingIsSentAfterADeadlineThatIsPastAtTheStart(t *testing.T) {
 		t.Errorf("%d calls, %v", len(rt.sent), err)
 	}
 }
+
+func TestTheCostIsUnknownIfThePriceOfAnAttemptIs(t *testing.T) {
+	fm := newFarm(t)
+	fm.add("a", &stub{err: io.ErrUnexpectedEOF})
+	fm.add("b", &stub{}, func(u *provider.Upstream) {
+		u.Price = func(string) *provider.Price { return provider.FlatPrice(10, 20) }
+	})
+	f := newFiles(t, chats(1))
+	_, err := fm.run(f)
+	if r := f.results(t)["1"]; err != nil || r.Sluice.Attempts != 2 || r.Sluice.CostUSD != nil {
+		t.Errorf("%v attempts, cost %v, error %v", r.Sluice.Attempts, r.Sluice.CostUSD, err)
+	}
+}

@@ -43,6 +43,7 @@ const (
 type cache struct {
 	dir string
 	log *slog.Logger
+	own bool // a Handler of the program makes the responses
 
 	hits, misses       atomic.Int64
 	damaged, unwelcome sync.Once // are said once
@@ -332,9 +333,17 @@ func sharedBy(r *work.Result) work.Result {
 func (c *cache) key(item *work.Item) string {
 	call := item.Data.(*call)
 	h := sha256.New()
-	for _, part := range append(call.route.identity(item.Lane, call.endpoint), item.Lane, call.endpoint.String()) {
+	parts := append(call.route.identity(item.Lane, call.endpoint), item.Lane, call.endpoint.String())
+	if c.own {
+		parts = append(parts, "handler")
+	}
+	for _, part := range parts {
 		fmt.Fprintf(h, "%d %s\n", len(part), part) // so that no two lists of parts are one text
 	}
-	h.Write(jsonscan.AppendCompact(nil, call.body))
+	body := call.body
+	if call.line != nil { // it has a correction
+		body = call.line.body
+	}
+	h.Write(jsonscan.AppendCompact(nil, body))
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -110,3 +110,17 @@ func (s *slow) Handle(_ context.Context, _ *sluice.Permit, r batch.HandlerReques
 	s.ended[r.Model]++
 	return provider.Answer{Body: []byte("{}")}, sluice.Outcome{}
 }
+
+func TestResponsesOfAHandlerAreNotThoseOfAProvider(t *testing.T) {
+	f := newFiles(t, `{"prompt":"a"}`+"\n")
+	cfg := f.config(t, nil)
+	cfg.Model, cfg.Cache, cfg.Handler = "m", t.TempDir(), &sdk{}
+	if _, err := run(t, cfg); err != nil {
+		t.Fatal(err)
+	}
+	s := &stub{}
+	cfg.Handler, cfg.Transport, cfg.Output = nil, s, cfg.Output+"2"
+	if rep, err := run(t, cfg); err != nil || s.count() != 1 {
+		t.Errorf("%d requests, %+v, %v", s.count(), rep, err)
+	}
+}

@@ -114,6 +114,7 @@ func (in *input) scan() error {
 		in.scanned++
 		if _, err := in.accept(row); err != nil {
 			in.problems.Add(err)
+			in.total.Add(1) // it is a line, too
 		}
 		if in.reachedLimit() {
 			break
@@ -144,7 +145,6 @@ func (in *input) read(r rows.Row) (request, *problem) {
 
 // accept parses a new row, checks it and enters it into the index.
 func (in *input) accept(r rows.Row) (request, *InputError) {
-	in.total.Add(1)
 	rq, bad := in.read(r)
 	if bad == nil {
 		bad = in.priced(&rq)
@@ -157,6 +157,7 @@ func (in *input) accept(r rows.Row) (request, *InputError) {
 	if bad != nil {
 		return request{}, r.Wrong(in.cfg.Input, bad)
 	}
+	in.total.Add(1)
 	if in.file != nil {
 		in.count(&rq)
 	}
@@ -203,8 +204,10 @@ func (b *Batch) item(rq *request) (work.Item, error) {
 	c.stream = est.Stream
 	c.route, err = b.back.route(rq.provider)
 	note := bytes.Clone(rq.metadata)
-	return work.Item{
+	item := work.Item{
 		ID: string(rq.id), Seq: int64(rq.row.Number), Ref: rq.row.Offset, Lane: rq.model, Cost: est.Cost, Hash: rq.hash, Note: note,
 		Size: len(c.body) + len(note), Data: c,
-	}, err
+	}
+	b.back.carryOn(&item)
+	return item, err
 }

@@ -524,3 +524,31 @@ func TestALineThatIsTooLongForWorkersIsRefused(t *testing.T) {
 		t.Fatalf("the input is taken: %v", err)
 	}
 }
+
+// damaged answers each task with the same answer.
+type damaged struct{ answer batch.Answer }
+
+func (d *damaged) Do(_ context.Context, t *batch.Task) (*batch.Answer, error) {
+	d.answer.Input = t.Hash.String()
+	return batch.ParseAnswer(batch.AppendAnswer(nil, &d.answer))
+}
+
+func (d *damaged) Recorded([]int) {}
+
+func TestADamagedAnswerLeavesAReadableOutput(t *testing.T) {
+	for name, tally := range map[string]sluice.Tally{
+		"tokens": {Attempts: 1, HasUsage: true, Usage: sluice.Usage{Input: -5}}, "latency": {Attempts: 1, Latency: -1e9}, "queued": {Attempts: 1, Queued: -1e9},
+	} {
+		f := newFiles(t, chats(2))
+		cfg := f.config(t, nil)
+		cfg.Remote = &damaged{batch.Answer{Status: 200, Tally: tally, Payload: []byte(chatAnswer)}}
+		if rep, err := run(t, cfg); err == nil || rep.Done != 0 {
+			t.Errorf("%s: %+v, error %v", name, rep, err)
+		}
+		if b, err := batch.Open(cfg); err != nil {
+			t.Errorf("%s: then: %v", name, err)
+		} else {
+			b.Close()
+		}
+	}
+}

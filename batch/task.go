@@ -230,7 +230,9 @@ func AppendAnswer(b []byte, a *Answer) []byte { return appendCrossing(b, answerV
 func ParseAnswer(b []byte) (*Answer, error) {
 	a := &Answer{}
 	rest, err := parseCrossing(b, answerVersion, a)
-	if err == nil && (a.Tally.Attempts < 0 || a.Tally.Throttles < 0 || a.Unmetered < 0 || a.Unpriced < 0 || a.Status < 0 || a.Status > 999 || a.Kind.Fatal()) {
+	t, u := &a.Tally, &a.Tally.Usage
+	negative := min(t.Queued, t.Cooldown, t.Backoff, t.Latency) < 0 || min(u.Input, u.Output) < 0 || min(a.Cost, a.Estimated) < 0
+	if err == nil && (negative || a.Tally.Attempts < 0 || a.Tally.Throttles < 0 || a.Unmetered < 0 || a.Unpriced < 0 || a.Status < 0 || a.Status > 999 || a.Kind.Fatal()) {
 		err = errors.New("a field has a value out of range")
 	}
 	if err != nil {

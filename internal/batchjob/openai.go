@@ -112,17 +112,17 @@ func openAIProblem(errors []byte) (p *Problem) {
 
 // openAIResult reads a line of an output or error file (https://platform.openai.com/docs/api-reference/batch/request-output).
 func openAIResult(o object) (Result, bool) {
-	failed := o["error"]
+	failed, r := o["error"], Result{}
 	if o["response"] != nil {
 		response, ok := parseObject(o["response"])
-		r := Result{Fate: Answered, Status: response.number("status_code"), RequestID: response.text("request_id"), Body: response["body"]}
+		r = Result{Fate: Answered, Status: response.number("status_code"), RequestID: response.text("request_id"), Body: response["body"]}
 		if r.Body != nil || failed == nil || !ok {
 			return r, ok
 		}
 	}
 	fates := map[string]Fate{"batch_expired": PastWindow, "batch_cancelled": CalledOff}
-	fate := cmp.Or(fates[o.object("error").text("code")], Answered)
-	return Result{Fate: fate, Body: wrapped(failed)}, failed != nil
+	r.Fate, r.Body = cmp.Or(fates[o.object("error").text("code")], Answered), wrapped(failed)
+	return r, failed != nil
 }
 
 // wrapped returns a value as an error in a body.
