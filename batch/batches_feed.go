@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -278,11 +277,7 @@ func (f *batchFeed) correct(item *work.Item, c *call) {
 func (f *batchFeed) sendLive(item *work.Item) error {
 	f.parts[item.Seq-1] = finished
 	c := item.Data.(*call)
-	if c.before = f.forget(item.Seq); c.before != nil && c.before.tally.Attempts > 0 {
-		held := *c.terms
-		held.attempts, held.throttles = f.cfg.Budget.Attempts, math.MaxInt // the Scheduler counts the rate-limited ones
-		c.terms, c.tries.attempts = &held, c.before.tally.Attempts
-	}
+	c.before = f.forget(item.Seq)
 	return f.out(*item)
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -102,8 +101,7 @@ func (l *live) route(p provider.Provider) (_ *route, err error) {
 	if at.target.Key != "" {
 		up.Keys = []provider.Key{{Value: at.target.Key}}
 	}
-	// The Scheduler alone counts attempts and rate-limited attempts.
-	r.upstreams, err = provider.NewUpstreams(provider.UpstreamsConfig{Upstreams: []provider.Upstream{up}, Attempts: math.MaxInt, MaxThrottles: math.MaxInt})
+	r.upstreams, err = provider.NewUpstreams(provider.UpstreamsConfig{Upstreams: []provider.Upstream{up}})
 	l.routes[p.Name] = r
 	return r, err
 }
@@ -203,15 +201,21 @@ type call struct {
 	sent    sluice.Cost          // of the last attempt
 	charged budget.Amount        // by the last attempt
 	bill    bill                 // of all attempts
-	tries   tries
-	before  *attempts   // in batches; nil: none
-	far     *far        // of a worker; nil where requests are made here
-	held    func() bool // reports whether a worker may still make it; nil outside of workers
+
+	unmetered int // attempts that may be billed, and whose responses state no usage
+
+	before *attempts   // in batches; nil: none
+	far    *far        // of a worker; nil where requests are made here
+	held   func() bool // reports whether a worker may still make it; nil outside of workers
 }
 
 // send has the upstreams of an item's route choose the ways of its attempts.
 func (l *live) send(ctx context.Context, item work.Item, one sluice.Call, try func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error) {
 	c := item.Data.(*call)
+	one.Attempts, one.MaxThrottles = c.terms.attempts, c.terms.throttles
+	if c.before != nil {
+		one.Attempts = max(1, l.cfg.Budget.Attempts-c.before.tally.Attempts)
+	}
 	tally, err := c.route.upstreams.Do(ctx, one, c.endpoint, func(ctx context.Context, permit *sluice.Permit, via provider.Destination) sluice.Outcome {
 		c.via = via
 		return try(ctx, permit)
@@ -249,7 +253,6 @@ func (l *live) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 		l.learn(&item, c.sent, o.Usage)
 	}
 	l.charge(&item, c.sent, c.via.Price, sluice.Usage{}, answer.Status, &o)
-	c.count(answer.Status, &o)
 	return work.Result{
 		Data: c, Status: answer.Status, RequestID: answer.RequestID, Payload: answer.Body, FinishReason: answer.FinishReason,
 	}, o

@@ -193,7 +193,7 @@ func elsewhere(cfg batch.Config, f *ferry) (there, here batch.Config) {
 	there = batch.Config{
 		Provider: cfg.Provider, Transport: cfg.Transport, BaseURL: cfg.BaseURL, Key: cfg.Key, Upstreams: cfg.Upstreams, Price: cfg.Price,
 		Scheduler: func(provider.Provider) (*sluice.Scheduler, error) {
-			s, err := sluice.New(sluice.Config{Attempts: 1 << 20, MaxThrottles: 1 << 20})
+			s, err := sluice.New(sluice.Config{})
 			if err == nil {
 				f.t.Cleanup(func() { s.Close() })
 			}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/gate"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
@@ -129,8 +128,8 @@ func endpointOf(name string) (provider.Endpoint, error) {
 
 // Terms are the limits and checks of the attempts of one item: count, timeout, schema.
 type Terms struct {
-	Attempts  int           `json:"attempts"`  // of a call
-	Throttles int           `json:"throttles"` // times that it may be throttled; 0: 20, and for 10 minutes at least; below zero: none
+	Attempts  int           `json:"attempts"`  // see sluice.Call
+	Throttles int           `json:"throttles"` // see sluice.Call.MaxThrottles
 	Timeout   time.Duration `json:"timeout"`   // see Config.Timeout
 	Schema    string        `json:"schema,omitempty"`
 	FailOn    string        `json:"fail_on,omitempty"` // see FailOn.UnmarshalText
@@ -188,10 +187,7 @@ func (t *Terms) compile() (err error) {
 
 // terms are what a worker holds the tries of a task to.
 func (t *Terms) terms() *terms {
-	own := &terms{timeout: t.Timeout, feedback: t.Feedback, attempts: t.Attempts, throttles: max(0, t.Throttles)}
-	if t.Throttles == 0 {
-		own.throttles, own.patience = gate.DefaultMaxThrottles, gate.DefaultPatience
-	}
+	own := &terms{timeout: t.Timeout, feedback: t.Feedback, attempts: t.Attempts, throttles: t.Throttles}
 	if t.rules != (Rules{}) {
 		own.check = t.rules.Check
 	}

@@ -58,8 +58,8 @@ func (e *UnservedError) Error() string { return "this worker cannot run a task: 
 func (e *UnservedError) Hint() string { return e.Advice }
 
 // NewWorker returns a Worker. It takes of cfg what says where calls go and who looks on: Provider, Registry, BaseURL, Key,
-// Scheduler, Upstreams, Price, Transport, ExtraHeader, Model, Workers, Observer and Logger. The Schedulers, and the
-// Upstreams, must allow as many attempts and throttles as any run has: the Worker counts by each task's Terms.
+// Scheduler, Upstreams, Price, Transport, ExtraHeader, Model, Workers, Observer and Logger. The
+// Terms of a task limit its attempts.
 func NewWorker(cfg Config, tasks Tasks) (*Worker, error) {
 	switch {
 	case cfg.Scheduler == nil && cfg.Upstreams == nil:
@@ -186,7 +186,7 @@ func (w *Worker) done(r *work.Result) {
 		a.Upstream = up.Name
 	}
 	if t.call != nil {
-		a.Unmetered = t.call.tries.unmetered
+		a.Unmetered = t.call.unmetered
 	}
 	w.tasks.Done(t.Task, a)
 }

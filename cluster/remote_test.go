@@ -186,7 +186,7 @@ func serveItems(ctx context.Context, t *testing.T, at *cluster.Cluster, transpor
 		t.Error(err)
 		return
 	}
-	s, err := sluice.New(sluice.Config{Attempts: 1 << 20, MaxThrottles: 1 << 20})
+	s, err := sluice.New(sluice.Config{})
 	if err != nil {
 		t.Error(err)
 		return
