@@ -158,7 +158,7 @@ type Batch struct {
 	runner  *work.Runner
 	input   *input
 	sorted  bool   // the output of a file was in its order when it was opened
-	terms   *terms // of all items
+	terms   *Terms // of all items
 	guard   *budget.Guard
 	handler handler
 	live    *live
@@ -210,10 +210,7 @@ func Open(cfg Config) (*Batch, error) {
 		return nil, err
 	}
 	b := &Batch{cfg: cfg, log: cfg.Logger}
-	b.terms = &terms{timeout: cfg.Timeout, check: cfg.Check, feedback: cfg.Feedback}
-	if cfg.Remote != nil {
-		b.terms.attempts = cfg.Budget.Attempts
-	}
+	b.terms = &Terms{Timeout: cfg.Timeout, Feedback: cfg.Feedback, check: cfg.Check}
 	b.live = newLive(&b.cfg)
 	b.guard = budget.New(budget.Config{Budget: cfg.Budget, Estimate: b.live.estimate, Used: used, Stop: b.Stop})
 	b.live.guard, b.live.opened = b.guard, b.honour

@@ -195,7 +195,7 @@ type call struct {
 	bound    string // the member of the body that bounds the output, if Sluice added it; else ""
 	line     *call  // as the line has it, once an attempt has another body
 	route    *route
-	terms    *terms
+	terms    *Terms
 
 	via     provider.Destination // of the last attempt
 	sent    sluice.Cost          // of the last attempt
@@ -212,7 +212,7 @@ type call struct {
 // send has the upstreams of an item's route choose the ways of its attempts.
 func (l *live) send(ctx context.Context, item work.Item, one sluice.Call, try func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error) {
 	c := item.Data.(*call)
-	one.Attempts, one.MaxThrottles = c.terms.attempts, c.terms.throttles
+	one.Attempts, one.MaxThrottles = c.terms.Attempts, c.terms.Throttles
 	if c.before != nil {
 		one.Attempts = max(1, l.cfg.Budget.Attempts-c.before.tally.Attempts)
 	}
@@ -272,12 +272,12 @@ func (p *account) exchange(ctx context.Context, cfg *Config, permit *sluice.Perm
 		return provider.Answer{}, sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}
 	}
 	var deadline func() time.Duration
-	if c.terms.timeout == 0 { // it is not used for a stream
+	if c.terms.Timeout == 0 { // it is not used for a stream
 		deadline = func() time.Duration { return p.deadlines.Of(to.Model) }
 	}
 	began := time.Now()
 	answer, o := provider.Exchange(ctx, cfg.Transport, permit, req, provider.ExchangeConfig{
-		Provider: p.provider, Endpoint: c.endpoint, Stream: c.stream, Timeout: c.terms.timeout, Deadline: deadline, Key: to.Key,
+		Provider: p.provider, Endpoint: c.endpoint, Stream: c.stream, Timeout: c.terms.Timeout, Deadline: deadline, Key: to.Key,
 		Cost: c.sent, Added: added,
 	})
 	p.added.Refused(to.Model, &o)
@@ -304,7 +304,7 @@ func (c *call) check(id string, body []byte, o *sluice.Outcome) {
 	}
 	if err := c.terms.check(id, c.endpoint, body); err != nil {
 		o.Kind, o.Err = sluice.InvalidOutput, err
-		if c.terms.feedback {
+		if c.terms.Feedback {
 			c.correct(body, err)
 		}
 	}

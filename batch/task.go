@@ -135,7 +135,7 @@ type Terms struct {
 	FailOn    string        `json:"fail_on,omitempty"` // see FailOn.UnmarshalText
 	Feedback  bool          `json:"feedback,omitempty"`
 
-	rules Rules
+	check func(id string, e provider.Endpoint, body []byte) error // nil accepts all
 }
 
 // termsVersion begins the terms of a run as they cross.
@@ -177,21 +177,16 @@ func ParseTerms(b []byte) (*Terms, error) {
 	return t, nil
 }
 
-// compile makes the rules ready.
+// compile makes the check of the attempts.
 func (t *Terms) compile() (err error) {
-	if err = t.rules.FailOn.UnmarshalText([]byte(t.FailOn)); err == nil && t.Schema != "" {
-		t.rules.Schema, err = ParseSchema([]byte(t.Schema))
+	var rules Rules
+	if err = rules.FailOn.UnmarshalText([]byte(t.FailOn)); err == nil && t.Schema != "" {
+		rules.Schema, err = ParseSchema([]byte(t.Schema))
+	}
+	if rules != (Rules{}) {
+		t.check = rules.Check
 	}
 	return err
-}
-
-// terms are what a worker holds the tries of a task to.
-func (t *Terms) terms() *terms {
-	own := &terms{timeout: t.Timeout, feedback: t.Feedback, attempts: t.Attempts, throttles: t.Throttles}
-	if t.rules != (Rules{}) {
-		own.check = t.rules.Check
-	}
-	return own
 }
 
 // Answer is what came of a task.

@@ -146,7 +146,7 @@ func (w *Worker) item(t *Task) (work.Item, error) {
 		return item, &UnservedError{Problem: bad.Text, Advice: cmp.Or(bad.Hint, "start this worker with a --provider or upstreams that serve the model")}
 	}
 	to, err := w.live.route(rq.provider)
-	c := &call{endpoint: t.Endpoint, body: t.Body, bound: t.Bound, stream: est.Stream, terms: t.Terms.terms(), route: to, held: func() bool { return w.tasks.Holds(t) }}
+	c := &call{endpoint: t.Endpoint, body: t.Body, bound: t.Bound, stream: est.Stream, terms: t.Terms, route: to, held: func() bool { return w.tasks.Holds(t) }}
 	item.Data, item.Lane = c, rq.model
 	return w.take(t, item, c), err
 }
