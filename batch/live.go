@@ -204,9 +204,10 @@ type call struct {
 
 	unmetered int // attempts that may be billed, and whose responses state no usage
 
-	before *attempts   // in batches; nil: none
-	far    *far        // of a worker; nil where requests are made here
-	held   func() bool // reports whether a worker may still make it; nil outside of workers
+	before *attempts // in batches; nil: none
+
+	halted <-chan struct{} // at a Remote: closed when the run makes no more calls,
+	answer *Answer         // and its answer
 }
 
 // send has the upstreams of an item's route choose the ways of its attempts.
@@ -232,9 +233,6 @@ func (l *live) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 	c := item.Data.(*call)
 	at := c.route.accounts[c.via.Upstream.Name]
 	c.charged = budget.Amount{}
-	if c.held != nil && !c.held() {
-		return work.Result{Data: c}, sluice.Outcome{Kind: sluice.Network, Err: sluice.ErrWithdrawn, Unsent: true, Abandoned: true, Final: true}
-	}
 	c.sent = c.cost(item.Cost)
 	exchange := at.exchange
 	if l.cfg.Handler != nil {
