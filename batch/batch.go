@@ -72,10 +72,6 @@ type Config struct {
 	// Upstreams must be nil. BaseURL only says whose answers a Cache has.
 	Remote Remote
 
-	// Window is how many calls are outstanding at the Remote, at most; the sizes of their requests are bounded by 128 MiB
-	// besides. Default 4,096.
-	Window int
-
 	// Batches sends the requests through Batch APIs. Nil sends them live.
 	Batches *Batches
 

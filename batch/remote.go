@@ -34,8 +34,8 @@ var ErrWithdrawn = errors.New("the request was withdrawn")
 
 // The bounds of what is outstanding at a Remote.
 const (
-	DefaultWindow = 4096      // requests, each of which takes some 10 KB: as many as many hosts have open together
-	windowBytes   = 128 << 20 // of the requests. A smaller one counts as its share of these
+	Window      = 4096      // requests, each of which takes some 10 KB: as many as many hosts have open together
+	windowBytes = 128 << 20 // of the requests. A smaller one counts as its share of these
 )
 
 // remote has the requests of a run made by its Remote.
@@ -57,7 +57,7 @@ func newRemote(d direct) *remote {
 // shape bounds the items of a lane by the window, which all lanes share.
 func (r *remote) shape(cfg *work.Config) {
 	r.direct.shape(cfg)
-	cfg.Workers = r.cfg.Window
+	cfg.Workers = Window
 }
 
 // route returns a route to a provider without key and Scheduler: workers have them.
@@ -75,7 +75,7 @@ func (r *remote) route(p provider.Provider) (*route, error) {
 // send waits for room in the window, where a Scheduler would wait for a permit, and hands the request over.
 func (r *remote) send(ctx context.Context, item work.Item, _ sluice.Call, try func(context.Context, *sluice.Permit) sluice.Outcome) (tally sluice.Tally, err error) {
 	c := item.Data.(*call)
-	size := max(int64(len(c.body)), int64(windowBytes/r.cfg.Window))
+	size := max(int64(len(c.body)), windowBytes/Window)
 	if r.window.Acquire(ctx, size) != nil {
 		return tally, context.Cause(ctx)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -188,7 +189,8 @@ func parseWire(b []byte, head any) (body []byte, err error) {
 	case !bytes.HasPrefix(line, []byte("sluice-wire ")):
 		return nil, errors.New("the data was not written by Sluice")
 	case !same:
-		return nil, fmt.Errorf("the data has version %s, but this program reads version %s", clip(bytes.TrimSpace(version)), wireVersion[:len(wireVersion)-1])
+		return nil, fmt.Errorf("the data has version %s, but this program reads version %s",
+			clip(bytes.TrimSpace(version)), strings.TrimSpace(wireVersion))
 	case !ok:
 		return nil, errors.New("cut off")
 	case json.Unmarshal(text, head) != nil:

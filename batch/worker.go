@@ -165,7 +165,9 @@ func (w *Worker) attempt(ctx context.Context, permit *sluice.Permit, item work.I
 	t := w.open[item.Seq].Task
 	w.mu.Unlock()
 	if !w.tasks.Holds(t) {
-		return work.Result{Data: item.Data}, sluice.Outcome{Kind: sluice.Network, Err: sluice.ErrWithdrawn, Unsent: true, Abandoned: true, Final: true}
+		return work.Result{Data: item.Data}, sluice.Outcome{
+			Kind: sluice.Network, Err: sluice.ErrWithdrawn, Unsent: true, Abandoned: true, Final: true,
+		}
 	}
 	return w.live.attempt(ctx, permit, item)
 }
@@ -188,7 +190,8 @@ func (w *Worker) done(r *work.Result) {
 		return
 	}
 	a := &Answer{
-		Input: r.Hash.String(), Kind: r.Kind, Scope: work.ScopeOf(r.Err), Message: message(r.Err), Tally: r.Tally, Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason,
+		Input: r.Hash.String(), Kind: r.Kind, Scope: work.ScopeOf(r.Err), Message: message(r.Err), Tally: r.Tally,
+		Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason,
 		Cost: r.Cost, HasCost: r.HasCost, Estimated: r.Estimated, Unpriced: r.Unpriced, Payload: r.Payload,
 	}
 	if up, ok := r.Data.(*provider.Upstream); ok {
