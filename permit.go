@@ -19,6 +19,7 @@ type Permit struct {
 	ticket  *gate.Ticket // used again for another call once it is released: id tells
 	id      uint64
 	attempt int
+	last    bool   // of the call
 	call    string // for who releases twice
 	lane    string
 	granted time.Time
@@ -79,7 +80,7 @@ func forgotten(twin *Permit) {
 func (p *Permit) Attempt() int { return p.attempt }
 
 // Last reports whether this is the last attempt of the call. A rate-limited last attempt may still be retried.
-func (p *Permit) Last() bool { return p.attempt >= p.s.cfg.Attempts }
+func (p *Permit) Last() bool { return p.last }
 
 // heldLocked reports whether the permit was not given back yet.
 func (p *Permit) heldLocked() bool { return p.ticket.ID == p.id && p.ticket.Granted() }

@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -250,8 +251,8 @@ func (s *Scheduler) acquire(ctx context.Context, c *Call, y *try) (*Permit, erro
 
 func (s *Scheduler) permit(t *gate.Ticket) *Permit {
 	return &Permit{
-		s: s, ticket: t, id: t.ID, attempt: t.Attempt, call: t.Call.ID, lane: t.Call.Lane,
-		granted: t.Sent(), waited: t.Waited + t.Paused,
+		s: s, ticket: t, id: t.ID, attempt: t.Attempt, last: t.Attempt >= cmp.Or(t.Call.Attempts, s.cfg.Attempts),
+		call: t.Call.ID, lane: t.Call.Lane, granted: t.Sent(), waited: t.Waited + t.Paused,
 	}
 }
 

@@ -196,27 +196,32 @@ func TestAThrottleSpendsNoAttempt(t *testing.T) {
 		{"an amended request spends none", sluice.Config{Attempts: 2}, []sluice.Outcome{{Kind: sluice.BadRequest, Amended: true}, broken, ok}, []int{1, 1, 2}, sluice.OK, sluice.Tally{Attempts: 3}},
 		{"a spent quota is not repeated", sluice.Config{}, []sluice.Outcome{{Kind: sluice.QuotaExhausted}}, []int{1}, sluice.QuotaExhausted, sluice.Tally{Attempts: 1}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				sc := &script{outcomes: tt.outcomes}
-				tally, err := open(t, tt.cfg).Do(t.Context(), sluice.Call{}, sc.run)
-				if diff := cmp.Diff(tt.attempts, sc.attempts); diff != "" {
-					t.Errorf("attempts (-want +got):\n%s", diff)
-				}
-				if tally.Attempts != tt.tally.Attempts || tally.Throttles != tt.tally.Throttles {
-					t.Errorf("tally %+v, want %+v", tally, tt.tally)
-				}
-				var ce *sluice.CallError
-				switch {
-				case tt.kind == sluice.OK && err != nil:
-					t.Error(err)
-				case tt.kind != sluice.OK && (!errors.As(err, &ce) || ce.Kind != tt.kind || ce.Tally != tally):
-					t.Errorf("%#v is no CallError of %v with its tally", err, tt.kind)
-				case tt.kind != sluice.OK && !errors.Is(err, tt.outcomes[len(tt.outcomes)-1].Err) && ce.Err != nil:
-					t.Errorf("%v does not wrap the last cause", err)
-				}
+		for _, ofCall := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, of the call %v", tt.name, ofCall), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					sc, cfg, call := &script{outcomes: tt.outcomes}, tt.cfg, sluice.Call{}
+					if ofCall {
+						call.Attempts, call.MaxThrottles, cfg = cfg.Attempts, cfg.MaxThrottles, sluice.Config{}
+					}
+					tally, err := open(t, cfg).Do(t.Context(), call, sc.run)
+					if diff := cmp.Diff(tt.attempts, sc.attempts); diff != "" {
+						t.Errorf("attempts (-want +got):\n%s", diff)
+					}
+					if tally.Attempts != tt.tally.Attempts || tally.Throttles != tt.tally.Throttles {
+						t.Errorf("tally %+v, want %+v", tally, tt.tally)
+					}
+					var ce *sluice.CallError
+					switch {
+					case tt.kind == sluice.OK && err != nil:
+						t.Error(err)
+					case tt.kind != sluice.OK && (!errors.As(err, &ce) || ce.Kind != tt.kind || ce.Tally != tally):
+						t.Errorf("%#v is no CallError of %v with its tally", err, tt.kind)
+					case tt.kind != sluice.OK && !errors.Is(err, tt.outcomes[len(tt.outcomes)-1].Err) && ce.Err != nil:
+						t.Errorf("%v does not wrap the last cause", err)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -72,10 +72,6 @@ type Config struct {
 	// Upstreams must be nil. BaseURL only says whose answers a Cache has.
 	Remote Remote
 
-	// Window is how many calls are outstanding at the Remote, at most; the sizes of their requests are bounded by 128 MiB
-	// besides. Default 4,096.
-	Window int
-
 	// Batches sends the requests through Batch APIs. Nil sends them live.
 	Batches *Batches
 
@@ -158,7 +154,7 @@ type Batch struct {
 	runner  *work.Runner
 	input   *input
 	sorted  bool   // the output of a file was in its order when it was opened
-	terms   *terms // of all items
+	terms   *Terms // of all items
 	guard   *budget.Guard
 	handler handler
 	live    *live
@@ -210,10 +206,7 @@ func Open(cfg Config) (*Batch, error) {
 		return nil, err
 	}
 	b := &Batch{cfg: cfg, log: cfg.Logger}
-	b.terms = &terms{timeout: cfg.Timeout, check: cfg.Check, feedback: cfg.Feedback}
-	if cfg.Remote != nil {
-		b.terms.attempts = cfg.Budget.Attempts
-	}
+	b.terms = &Terms{Timeout: cfg.Timeout, Feedback: cfg.Feedback, check: cfg.Check}
 	b.live = newLive(&b.cfg)
 	b.guard = budget.New(budget.Config{Budget: cfg.Budget, Estimate: b.live.estimate, Used: used, Stop: b.Stop})
 	b.live.guard, b.live.opened = b.guard, b.honour

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -274,11 +273,6 @@ func (v *batchRun) carryOn(item *work.Item) {
 	if c.before = t; t.answer != nil {
 		c.correct(t.answer, t.wrong)
 		item.Cost = c.cost(item.Cost)
-	}
-	if t.tally.Attempts > 0 {
-		held := *c.terms
-		held.attempts, held.throttles = v.cfg.Budget.Attempts, math.MaxInt // the Scheduler counts the rate-limited ones
-		c.terms, c.tries.attempts = &held, t.tally.Attempts
 	}
 }
 

@@ -199,7 +199,7 @@ func (f *batchFeed) count(row *Part, item *work.Item, result *work.Result, o *sl
 	t.tally = t.tally.Add(next)
 	t.bill.add(&item.Data.(*call).bill)
 	f.answers -= len(t.answer)
-	if t.answer = nil; o.Kind == sluice.InvalidOutput && f.batch.terms.feedback && f.answers < maxAnswers {
+	if t.answer = nil; o.Kind == sluice.InvalidOutput && f.batch.terms.Feedback && f.answers < maxAnswers {
 		t.answer, t.wrong = result.Payload, o.Err
 	}
 	f.answers += len(t.answer)

@@ -16,6 +16,12 @@ type bill struct {
 	blind bool // and one used something at an unknown price
 }
 
+// mayCost reports whether an attempt whose response states no usage may be billed all the same: a rejection is not, and a request that
+// timed out may be.
+func mayCost(status int, o *sluice.Outcome) bool {
+	return !o.Unsent && !o.Kind.Throttle() && status < 300
+}
+
 // charge notes what an attempt cost at a price (nil: unknown): its usage, or its estimate if it may be charged and its response states no
 // usage. by has the service tier of the estimate.
 func (l *live) charge(item *work.Item, cost sluice.Cost, p *provider.Price, by sluice.Usage, status int, o *sluice.Outcome) {
@@ -26,6 +32,7 @@ func (l *live) charge(item *work.Item, cost sluice.Cost, p *provider.Price, by s
 		c.charged = amountOf(p, o.Usage)
 		c.bill.use(p, o.Usage)
 	case mayCost(status, o):
+		c.unmetered++
 		e := l.estimateAt(item, cost, 1, p, by)
 		c.charged = e.Amount()
 		if c.bill.estimate(c.charged); p == nil {

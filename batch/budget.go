@@ -38,7 +38,7 @@ type modelKey struct {
 func (l *live) estimate(item *work.Item) budget.Estimate {
 	c, n := item.Data.(*call), 1
 	if l.cfg.Remote != nil && c.terms.check != nil {
-		n = max(1, c.terms.attempts)
+		n = l.cfg.Budget.Attempts
 	}
 	return l.estimateAt(item, c.cost(item.Cost), n, c.route.price(item.Lane, c.endpoint), sluice.Usage{})
 }

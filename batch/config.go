@@ -31,8 +31,6 @@ func (cfg *Config) check() (fill, error) {
 		return wrong("Remote", errors.New("cannot be combined with Upstreams"))
 	case cfg.Handler != nil && (cfg.Remote != nil || cfg.Batches != nil):
 		return wrong("Handler", errors.New("cannot be combined with Remote or Batches"))
-	case cfg.Window < 0:
-		return wrong("Window", errors.New("is negative"))
 	case cfg.Timeout < 0:
 		return wrong("Timeout", errors.New("is negative"))
 	case cfg.Changed > ChangedKeep:
@@ -49,7 +47,6 @@ func (cfg *Config) check() (fill, error) {
 	if err := cfg.checkBatches(); err != nil {
 		return fill{}, err
 	}
-	cfg.Window = cmp.Or(cfg.Window, DefaultWindow)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}

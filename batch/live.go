@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -102,8 +101,7 @@ func (l *live) route(p provider.Provider) (_ *route, err error) {
 	if at.target.Key != "" {
 		up.Keys = []provider.Key{{Value: at.target.Key}}
 	}
-	// The Scheduler alone counts attempts and rate-limited attempts.
-	r.upstreams, err = provider.NewUpstreams(provider.UpstreamsConfig{Upstreams: []provider.Upstream{up}, Attempts: math.MaxInt, MaxThrottles: math.MaxInt})
+	r.upstreams, err = provider.NewUpstreams(provider.UpstreamsConfig{Upstreams: []provider.Upstream{up}})
 	l.routes[p.Name] = r
 	return r, err
 }
@@ -197,21 +195,28 @@ type call struct {
 	bound    string // the member of the body that bounds the output, if Sluice added it; else ""
 	line     *call  // as the line has it, once an attempt has another body
 	route    *route
-	terms    *terms
+	terms    *Terms
 
 	via     provider.Destination // of the last attempt
 	sent    sluice.Cost          // of the last attempt
 	charged budget.Amount        // by the last attempt
 	bill    bill                 // of all attempts
-	tries   tries
-	before  *attempts   // in batches; nil: none
-	far     *far        // of a worker; nil where requests are made here
-	held    func() bool // reports whether a worker may still make it; nil outside of workers
+
+	unmetered int // attempts that may be billed, and whose responses state no usage
+
+	before *attempts // in batches; nil: none
+
+	halted <-chan struct{} // at a Remote: closed when the run makes no more calls,
+	answer *Answer         // and its answer
 }
 
 // send has the upstreams of an item's route choose the ways of its attempts.
 func (l *live) send(ctx context.Context, item work.Item, one sluice.Call, try func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error) {
 	c := item.Data.(*call)
+	one.Attempts, one.MaxThrottles = c.terms.Attempts, c.terms.Throttles
+	if c.before != nil {
+		one.Attempts = max(1, l.cfg.Budget.Attempts-c.before.tally.Attempts)
+	}
 	tally, err := c.route.upstreams.Do(ctx, one, c.endpoint, func(ctx context.Context, permit *sluice.Permit, via provider.Destination) sluice.Outcome {
 		c.via = via
 		return try(ctx, permit)
@@ -228,9 +233,6 @@ func (l *live) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 	c := item.Data.(*call)
 	at := c.route.accounts[c.via.Upstream.Name]
 	c.charged = budget.Amount{}
-	if c.held != nil && !c.held() {
-		return work.Result{Data: c}, sluice.Outcome{Kind: sluice.Network, Err: sluice.ErrWithdrawn, Unsent: true, Abandoned: true, Final: true}
-	}
 	c.sent = c.cost(item.Cost)
 	exchange := at.exchange
 	if l.cfg.Handler != nil {
@@ -249,7 +251,6 @@ func (l *live) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 		l.learn(&item, c.sent, o.Usage)
 	}
 	l.charge(&item, c.sent, c.via.Price, sluice.Usage{}, answer.Status, &o)
-	c.count(answer.Status, &o)
 	return work.Result{
 		Data: c, Status: answer.Status, RequestID: answer.RequestID, Payload: answer.Body, FinishReason: answer.FinishReason,
 	}, o
@@ -269,12 +270,12 @@ func (p *account) exchange(ctx context.Context, cfg *Config, permit *sluice.Perm
 		return provider.Answer{}, sluice.Outcome{Kind: sluice.BadRequest, Err: err, Unsent: true}
 	}
 	var deadline func() time.Duration
-	if c.terms.timeout == 0 { // it is not used for a stream
+	if c.terms.Timeout == 0 { // it is not used for a stream
 		deadline = func() time.Duration { return p.deadlines.Of(to.Model) }
 	}
 	began := time.Now()
 	answer, o := provider.Exchange(ctx, cfg.Transport, permit, req, provider.ExchangeConfig{
-		Provider: p.provider, Endpoint: c.endpoint, Stream: c.stream, Timeout: c.terms.timeout, Deadline: deadline, Key: to.Key,
+		Provider: p.provider, Endpoint: c.endpoint, Stream: c.stream, Timeout: c.terms.Timeout, Deadline: deadline, Key: to.Key,
 		Cost: c.sent, Added: added,
 	})
 	p.added.Refused(to.Model, &o)
@@ -301,7 +302,7 @@ func (c *call) check(id string, body []byte, o *sluice.Outcome) {
 	}
 	if err := c.terms.check(id, c.endpoint, body); err != nil {
 		o.Kind, o.Err = sluice.InvalidOutput, err
-		if c.terms.feedback {
+		if c.terms.Feedback {
 			c.correct(body, err)
 		}
 	}

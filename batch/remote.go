@@ -1,9 +1,11 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"golang.org/x/sync/semaphore"
@@ -32,16 +34,9 @@ var ErrWithdrawn = errors.New("the request was withdrawn")
 
 // The bounds of what is outstanding at a Remote.
 const (
-	DefaultWindow = 4096      // requests, each of which takes some 10 KB: as many as many hosts have open together
-	windowBytes   = 128 << 20 // of the requests. A smaller one counts as its share of these
+	Window      = 4096      // requests, each of which takes some 10 KB: as many as many hosts have open together
+	windowBytes = 128 << 20 // of the requests. A smaller one counts as its share of these
 )
-
-// far is a call at a Remote.
-type far struct {
-	halted <-chan struct{} // closed when the run makes no more calls
-	answer *Answer
-	err    error
-}
 
 // remote has the requests of a run made by its Remote.
 type remote struct {
@@ -52,14 +47,17 @@ type remote struct {
 }
 
 func newRemote(d direct) *remote {
-	cfg := d.cfg
-	return &remote{direct: d, Remote: cfg.Remote, window: semaphore.NewWeighted(windowBytes), safe: recordings{always: cfg.Sync == work.SyncNone}}
+	r := &remote{direct: d, Remote: d.cfg.Remote, window: semaphore.NewWeighted(windowBytes)}
+	if d.cfg.Sync == work.SyncNone {
+		r.safe.end = math.MaxInt64
+	}
+	return r
 }
 
 // shape bounds the items of a lane by the window, which all lanes share.
 func (r *remote) shape(cfg *work.Config) {
 	r.direct.shape(cfg)
-	cfg.Workers = r.cfg.Window
+	cfg.Workers = Window
 }
 
 // route returns a route to a provider without key and Scheduler: workers have them.
@@ -77,20 +75,17 @@ func (r *remote) route(p provider.Provider) (*route, error) {
 // send waits for room in the window, where a Scheduler would wait for a permit, and hands the request over.
 func (r *remote) send(ctx context.Context, item work.Item, _ sluice.Call, try func(context.Context, *sluice.Permit) sluice.Outcome) (tally sluice.Tally, err error) {
 	c := item.Data.(*call)
-	size := max(int64(len(c.body)), int64(windowBytes/r.cfg.Window))
+	size := max(int64(len(c.body)), windowBytes/Window)
 	if r.window.Acquire(ctx, size) != nil {
 		return tally, context.Cause(ctx)
 	}
 	defer r.window.Release(size)
-	c.far = &far{halted: ctx.Done()}
+	c.halted = ctx.Done()
 	o := try(ctx, nil)
-	switch f := c.far; {
-	case f.answer == nil && f.err == nil: // it was not handed over, since the run ends
+	if c.answer == nil { // nobody made the call, so nothing is recorded
 		return tally, fmt.Errorf("%w: %w", context.Canceled, o.Err)
-	case f.err != nil:
-		return tally, f.err
 	}
-	if tally = c.far.answer.Tally; o.Kind != sluice.OK {
+	if tally = c.answer.Tally; o.Kind != sluice.OK {
 		err = &sluice.CallError{Outcome: o, Tally: tally}
 	}
 	return tally, err
@@ -99,19 +94,19 @@ func (r *remote) send(ctx context.Context, item work.Item, _ sluice.Call, try fu
 // attempt hands a request over and waits for its result.
 func (r *remote) attempt(ctx context.Context, _ *sluice.Permit, item work.Item) (result work.Result, o sluice.Outcome) {
 	c := item.Data.(*call)
-	f := c.far
 	t := &Task{
 		ID: item.ID, Number: int(item.Seq), Hash: item.Hash, Model: item.Lane, Endpoint: c.endpoint, Body: c.body, Bound: c.bound, Again: item.Again,
-		Withdrawn: f.halted,
+		Withdrawn: c.halted,
 	}
 	c.body, c.charged = nil, budget.Amount{} // the Remote has the body, in whatever form
 	a, err := r.Do(ctx, t)
-	if o.Kind = sluice.Network; err != nil {
-		f.err = r.fault(ctx, err)
-		o.Err, o.Unsent, o.Abandoned = f.err, true, true
-		return result, o
+	if err != nil {
+		if !errors.Is(err, ErrWithdrawn) && ctx.Err() == nil {
+			r.runner.Stop(err)
+		}
+		return result, sluice.Outcome{Kind: sluice.Network, Err: err, Unsent: true, Abandoned: true}
 	}
-	f.answer = a
+	c.answer = a
 	result.Status, result.RequestID, result.FinishReason, result.Payload = a.Status, a.RequestID, a.FinishReason, a.Payload
 	if n := a.Tally.Attempts - a.Unmetered; a.Tally.HasUsage && n > 0 { // the mean of the attempts
 		r.learn(&item, item.Cost, sluice.Usage{Input: a.Tally.Usage.Input / n, Output: a.Tally.Usage.Output / n})
@@ -147,21 +142,11 @@ func (r *remote) chargeFar(result *work.Result, item *work.Item, a *Answer) {
 	c.bill.complete(result)
 }
 
-// fault is the error of an item that nobody made the call of: one by which nothing is recorded. What is not the run's own
-// end is what the run ends with.
-func (r *remote) fault(ctx context.Context, err error) error {
-	if !errors.Is(err, ErrWithdrawn) && ctx.Err() == nil {
-		r.runner.Stop(err)
-	}
-	return fmt.Errorf("%w: %w", context.Canceled, err)
-}
-
-// recordings are results that are in the journal, until they are safe. The zero value is ready.
+// recordings are the results in the journal that may not be on the disk.
 type recordings struct {
-	mu     sync.Mutex
-	end    int64 // lines below it are safe
-	open   []recording
-	always bool // as soon as they are written
+	mu   sync.Mutex
+	end  int64 // lines at offsets below it are safe
+	open []recording
 }
 
 // recording is the result of a line, and where it is.
@@ -170,43 +155,23 @@ type recording struct {
 	offset int64
 }
 
-// add takes in a result that is in the journal, and says whether it is safe already.
-func (s *recordings) add(number int, offset int64) (safe bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if safe = s.always || offset < s.end; !safe {
-		s.open = append(s.open, recording{number, offset})
-	}
-	return safe
-}
-
-// reach is told up to where the journal is safe, and returns the lines whose results now are.
-func (s *recordings) reach(end int64) (numbers []int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.end = end
-	kept := s.open[:0]
-	for _, one := range s.open {
-		if one.offset < end {
-			numbers = append(numbers, one.number)
-		} else {
-			kept = append(kept, one)
-		}
-	}
-	s.open = kept
-	return numbers
-}
-
-// recorded is told of each result that is in the journal.
 func (r *remote) recorded(result *work.Result) {
-	if r.safe.add(int(result.Seq), result.Offset) {
-		r.Recorded([]int{int(result.Seq)})
-	}
+	r.reach(0, recording{int(result.Seq), result.Offset})
 }
 
-// synced is told up to where the journal is safe.
-func (r *remote) synced(end int64) {
-	if numbers := r.safe.reach(end); len(numbers) > 0 {
+func (r *remote) synced(end int64) { r.reach(end) }
+
+// reach takes in where the safe part of the journal ends, unless end is 0, and results. It tells the Remote of those that are safe, as far
+// as they were recorded in order.
+func (r *remote) reach(end int64, added ...recording) {
+	s, numbers := &r.safe, []int(nil)
+	s.mu.Lock()
+	s.end, s.open = cmp.Or(end, s.end), append(s.open, added...)
+	for ; len(s.open) > 0 && s.open[0].offset < s.end; s.open = s.open[1:] {
+		numbers = append(numbers, s.open[0].number)
+	}
+	s.mu.Unlock()
+	if len(numbers) > 0 {
 		r.Recorded(numbers)
 	}
 }

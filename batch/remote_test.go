@@ -193,7 +193,7 @@ func elsewhere(cfg batch.Config, f *ferry) (there, here batch.Config) {
 	there = batch.Config{
 		Provider: cfg.Provider, Transport: cfg.Transport, BaseURL: cfg.BaseURL, Key: cfg.Key, Upstreams: cfg.Upstreams, Price: cfg.Price,
 		Scheduler: func(provider.Provider) (*sluice.Scheduler, error) {
-			s, err := sluice.New(sluice.Config{Attempts: 1 << 20, MaxThrottles: 1 << 20})
+			s, err := sluice.New(sluice.Config{})
 			if err == nil {
 				f.t.Cleanup(func() { s.Close() })
 			}
@@ -411,10 +411,9 @@ func TestARunThatEndsIsNotMistakenForFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFiles(t, chats(40)+strings.NewReplacer(`"model":"m"`, `"model":"n"`, `"custom_id":"`, `"custom_id":"n`).Replace(chats(40)))
+				f := newFiles(t, chats(2500)+strings.NewReplacer(`"model":"m"`, `"model":"n"`, `"custom_id":"`, `"custom_id":"n`).Replace(chats(2500)))
 				ferry := newFerry(t, batch.Terms{})
 				_, here := elsewhere(f.config(t, nil), ferry)
-				here.Window = 8
 				b, err := batch.Open(here)
 				if err != nil {
 					t.Fatal(err)
@@ -427,8 +426,8 @@ func TestARunThatEndsIsNotMistakenForFailures(t *testing.T) {
 					done <- err
 				}()
 				synctest.Wait() // nobody works: the window is full
-				if ferry.most != 8 {
-					t.Errorf("%d calls were outstanding, want the window of 8", ferry.most)
+				if ferry.most != batch.Window {
+					t.Errorf("%d calls were outstanding, want the window", ferry.most)
 				}
 				c.end(b, ferry, cancel)
 				if err := <-done; !errors.Is(err, c.want) {

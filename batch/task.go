@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/gate"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
@@ -21,126 +20,65 @@ import (
 // made of keeps all of it in memory, and copies it several times.
 const MaxTaskBytes = 8_000_000
 
-// taskVersion begins what crosses between a Batch and a Worker: programs of another version refuse it.
-const taskVersion = "sluice-task 1 "
-
 // mostName bounds a model's name in a task, far above any there is.
 const mostName = 512
 
 // Task is a call that is to be made elsewhere. Nothing in it says where that is, with which key, or by which program.
 type Task struct {
-	ID       string // custom_id
-	Number   int    // of its line, from 1
-	Hash     work.Hash
-	Model    string
-	Endpoint provider.Endpoint
-	Body     []byte
-	Bound    string // the member of the body that bounds the output, if Sluice added it; else ""
-	Again    bool   // as in work.Item
+	ID       string            `json:"id"`   // custom_id
+	Number   int               `json:"line"` // from 1
+	Hash     work.Hash         `json:"input"`
+	Model    string            `json:"model"`
+	Endpoint provider.Endpoint `json:"url"`
+	Bound    string            `json:"bound,omitempty"` // the member of the body that bounds the output, if Sluice added it; else ""
+	Again    bool              `json:"again,omitempty"` // as in work.Item
+	Body     []byte            `json:"-"`               // crosses as it is
 
 	// Terms are what its tries are held to. They cross apart from the task, since all of a run have the same.
-	Terms *Terms
+	Terms *Terms `json:"-"`
 
 	// Withdrawn is closed when the run makes no more calls, or when the task is not this worker's any more: the call is not to be
 	// begun then, and is waited for if it was. It does not cross.
-	Withdrawn <-chan struct{}
+	Withdrawn <-chan struct{} `json:"-"`
 }
 
-// taskHead is what stands above the body of a task.
-type taskHead struct {
-	ID       string `json:"id"`
-	Number   int    `json:"line"`
-	Hash     string `json:"input"`
-	Model    string `json:"model"`
-	Endpoint string `json:"url"` // as lines of a batch spell it
-	Bound    string `json:"bound,omitzero"`
-	Again    bool   `json:"again,omitzero"`
-}
+// AppendTask appends the task as it crosses.
+func AppendTask(b []byte, t *Task) []byte { return appendWire(b, t, t.Body) }
 
-// AppendTask appends the task as it crosses: a line of JSON, and the body as it is.
-func AppendTask(b []byte, t *Task) []byte {
-	b = append(slices.Grow(b, len(taskVersion)+len(t.ID)+len(t.Model)+len(t.Body)+160), taskVersion...)
-	b = jsonscan.AppendStruct(b, &taskHead{
-		ID: t.ID, Number: t.Number, Hash: t.Hash.String(), Model: t.Model, Endpoint: t.Endpoint.String(), Bound: t.Bound, Again: t.Again,
-	})
-	return append(append(b, '\n'), t.Body...)
-}
-
-// TaskError is returned for bytes that are no task of this version.
-type TaskError struct {
-	Number int // of the line that the task says that it is of; 0 is not known
-	Err    error
-}
-
-// Error says what is wrong.
-func (e *TaskError) Error() string { return "task: " + e.Err.Error() }
-
-// Unwrap returns what is wrong.
-func (e *TaskError) Unwrap() error { return e.Err }
-
-// ParseTask reads what AppendTask wrote, and trusts nothing of it. What it returns shares the memory of b. Its errors are a
-// *TaskError.
-func ParseTask(b []byte) (*Task, error) {
-	var head taskHead
-	body, err := parseCrossing(b, taskVersion, &head)
-	if err != nil {
-		return nil, &TaskError{Err: err}
-	}
-	t := &Task{ID: head.ID, Number: head.Number, Model: head.Model, Body: body, Bound: head.Bound, Again: head.Again}
-	if err := t.read(&head); err != nil {
-		return nil, &TaskError{Number: head.Number, Err: err}
-	}
-	return t, nil
-}
-
-// read checks a task and completes it by its head.
-func (t *Task) read(head *taskHead) (err error) {
-	if t.Hash, err = work.ParseHash([]byte(head.Hash)); err != nil {
-		return err
-	}
-	if t.Endpoint, err = endpointOf(head.Endpoint); err != nil {
-		return err
+// ParseTask reads what AppendTask wrote, and trusts nothing of it: a task brings no path of its own. What it returns shares the
+// memory of b.
+func ParseTask(b []byte) (t *Task, err error) {
+	t = &Task{}
+	if t.Body, err = parseWire(b, t); err != nil {
+		return nil, err
 	}
 	switch {
-	case t.ID == "" || t.Number < 1:
-		return errors.New("the task has no id or no line number")
+	case t.ID == "" || t.Number < 1 || t.Hash == work.Hash{} || t.Endpoint == provider.NoEndpoint:
+		return nil, errors.New("the task has no id, line number, hash or endpoint")
 	case len(t.Body)+len(t.ID)+len(t.Model) > MaxTaskBytes:
-		return fmt.Errorf("the request has %d bytes, but the maximum is %d", len(t.Body), MaxTaskBytes)
+		return nil, fmt.Errorf("the request has %d bytes, but the maximum is %d", len(t.Body), MaxTaskBytes)
 	case t.Bound != "" && provider.OtherBound(t.Bound) == "":
-		return fmt.Errorf("%s is not a field that limits the output tokens", clip([]byte(t.Bound)))
+		return nil, fmt.Errorf("%s is not a field that limits the output tokens", clip([]byte(t.Bound)))
 	case t.Model == "" || len(t.Model) > mostName:
-		return errors.New("the model name is empty or too long")
+		return nil, errors.New("the model name is empty or too long")
 	case len(t.Body) == 0 || t.Body[0] != '{' || !jsonscan.Valid(t.Body):
-		return errors.New("the request is not a JSON object")
+		return nil, errors.New("the request is not a JSON object")
 	}
 	_, err = t.Endpoint.Path(t.Model)
-	return err
-}
-
-// endpointOf finds the endpoint of a name that Endpoint.String gives, and of no other: a task brings no path of its own.
-func endpointOf(name string) (provider.Endpoint, error) {
-	for _, e := range provider.Endpoints() {
-		if e.String() == name {
-			return e, nil
-		}
-	}
-	return provider.NoEndpoint, fmt.Errorf("%s is not a known endpoint", clip([]byte(name)))
+	return t, err
 }
 
 // Terms are the limits and checks of the attempts of one item: count, timeout, schema.
 type Terms struct {
-	Attempts  int           `json:"attempts"`  // of a call
-	Throttles int           `json:"throttles"` // times that it may be throttled; 0: 20, and for 10 minutes at least; below zero: none
+	Attempts  int           `json:"attempts"`  // see sluice.Call
+	Throttles int           `json:"throttles"` // see sluice.Call.MaxThrottles
 	Timeout   time.Duration `json:"timeout"`   // see Config.Timeout
 	Schema    string        `json:"schema,omitempty"`
 	FailOn    string        `json:"fail_on,omitempty"` // see FailOn.UnmarshalText
 	Feedback  bool          `json:"feedback,omitempty"`
 
-	rules Rules
+	check func(id string, e provider.Endpoint, body []byte) error // nil accepts all
 }
-
-// termsVersion begins the terms of a run as they cross.
-const termsVersion = "sluice-terms 1 "
 
 // mostSchema bounds the schema that a worker compiles: that of the command line's own bound.
 const mostSchema = 1 << 20
@@ -153,12 +91,12 @@ const (
 )
 
 // Append appends the terms as they cross.
-func (t *Terms) Append(b []byte) []byte { return appendCrossing(b, termsVersion, t, nil) }
+func (t *Terms) Append(b []byte) []byte { return appendWire(b, t, nil) }
 
 // ParseTerms reads what Append wrote, and compiles the schema. It trusts nothing of it.
 func ParseTerms(b []byte) (*Terms, error) {
 	t := &Terms{}
-	rest, err := parseCrossing(b, termsVersion, t)
+	rest, err := parseWire(b, t)
 	switch {
 	case err != nil:
 	case len(rest) > 0:
@@ -178,24 +116,16 @@ func ParseTerms(b []byte) (*Terms, error) {
 	return t, nil
 }
 
-// compile makes the rules ready.
+// compile makes the check of the attempts.
 func (t *Terms) compile() (err error) {
-	if err = t.rules.FailOn.UnmarshalText([]byte(t.FailOn)); err == nil && t.Schema != "" {
-		t.rules.Schema, err = ParseSchema([]byte(t.Schema))
+	var rules Rules
+	if err = rules.FailOn.UnmarshalText([]byte(t.FailOn)); err == nil && t.Schema != "" {
+		rules.Schema, err = ParseSchema([]byte(t.Schema))
+	}
+	if rules != (Rules{}) {
+		t.check = rules.Check
 	}
 	return err
-}
-
-// terms are what a worker holds the tries of a task to.
-func (t *Terms) terms() *terms {
-	own := &terms{timeout: t.Timeout, feedback: t.Feedback, attempts: t.Attempts, throttles: max(0, t.Throttles)}
-	if t.Throttles == 0 {
-		own.throttles, own.patience = gate.DefaultMaxThrottles, gate.DefaultPatience
-	}
-	if t.rules != (Rules{}) {
-		own.check = t.rules.Check
-	}
-	return own
 }
 
 // Answer is what came of a task.
@@ -220,58 +150,55 @@ type Answer struct {
 	Payload []byte `json:"-"`
 }
 
-// answerVersion begins an answer as it crosses.
-const answerVersion = "sluice-answer 1 "
-
-// AppendAnswer appends the answer as it crosses: a line of JSON, and the payload as it is.
-func AppendAnswer(b []byte, a *Answer) []byte { return appendCrossing(b, answerVersion, a, a.Payload) }
+// AppendAnswer appends the answer as it crosses.
+func AppendAnswer(b []byte, a *Answer) []byte { return appendWire(b, a, a.Payload) }
 
 // ParseAnswer reads what AppendAnswer wrote. What it returns shares the memory of b.
-func ParseAnswer(b []byte) (*Answer, error) {
-	a := &Answer{}
-	rest, err := parseCrossing(b, answerVersion, a)
+func ParseAnswer(b []byte) (a *Answer, err error) {
+	a = &Answer{}
+	a.Payload, err = parseWire(b, a)
 	t, u := &a.Tally, &a.Tally.Usage
-	negative := min(t.Queued, t.Cooldown, t.Backoff, t.Latency) < 0 || min(u.Input, u.Output) < 0 || min(a.Cost, a.Estimated) < 0
-	if err == nil && (negative || a.Tally.Attempts < 0 || a.Tally.Throttles < 0 || a.Unmetered < 0 || a.Unpriced < 0 || a.Status < 0 || a.Status > 999 || a.Kind.Fatal()) {
+	negative := min(t.Attempts, t.Throttles, a.Unmetered, a.Unpriced, a.Status, u.Input, u.Output) < 0 ||
+		min(t.Queued, t.Cooldown, t.Backoff, t.Latency) < 0 || min(a.Cost, a.Estimated) < 0
+	if err == nil && (negative || a.Status > 999 || a.Kind.Fatal()) {
 		err = errors.New("a field has a value out of range")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("answer: %w", err)
 	}
-	if len(rest) > 0 {
-		a.Payload = rest
-	}
 	return a, nil
 }
 
-// appendCrossing appends a version, a head as one line of JSON, and a body.
-func appendCrossing(b []byte, version string, head any, body []byte) []byte {
-	b = append(b, version...)
+// wireVersion begins what crosses between a Batch and a Worker: programs of another version refuse it.
+const wireVersion = "sluice-wire 1 "
+
+// appendWire appends what crosses: the version, a head as one line of JSON, and a body as it is.
+func appendWire(b []byte, head any, body []byte) []byte {
 	text, err := json.Marshal(head)
 	if err != nil {
 		panic("batch: " + err.Error()) // heads are made of texts and numbers
 	}
-	b = append(append(b, text...), '\n')
-	return append(b, body...)
+	b = append(slices.Grow(b, len(wireVersion)+len(text)+1+len(body)), wireVersion...)
+	return append(append(append(b, text...), '\n'), body...)
 }
 
-// parseCrossing reads the head of what has that version, and returns the body.
-func parseCrossing(b []byte, version string, head any) (body []byte, err error) {
-	rest, ok := bytes.CutPrefix(b, []byte(version))
-	if !ok {
-		name, _, _ := strings.Cut(version, " ")
-		if bytes.HasPrefix(b, []byte(name)) {
-			first, _, _ := bytes.Cut(b, []byte("{"))
-			return nil, fmt.Errorf("the data has version %s, but this program reads version %s", clip(bytes.TrimSpace(first)), strings.TrimSpace(version))
-		}
+// parseWire reads the head of what appendWire wrote, and returns the body; nil if it is empty.
+func parseWire(b []byte, head any) (body []byte, err error) {
+	line, body, ok := bytes.Cut(b, []byte{'\n'})
+	text, same := bytes.CutPrefix(line, []byte(wireVersion))
+	version, _, _ := bytes.Cut(line, []byte("{"))
+	switch {
+	case !bytes.HasPrefix(line, []byte("sluice-wire ")):
 		return nil, errors.New("the data was not written by Sluice")
-	}
-	line, body, ok := bytes.Cut(rest, []byte{'\n'})
-	if !ok {
+	case !same:
+		return nil, fmt.Errorf("the data has version %s, but this program reads version %s",
+			clip(bytes.TrimSpace(version)), strings.TrimSpace(wireVersion))
+	case !ok:
 		return nil, errors.New("cut off")
-	}
-	if err := json.Unmarshal(line, head); err != nil {
-		return nil, errors.New("the first line is not valid JSON")
+	case json.Unmarshal(text, head) != nil:
+		return nil, errors.New("the first line is not valid")
+	case len(body) == 0:
+		return nil, nil
 	}
 	return body, nil
 }

@@ -42,7 +42,6 @@ type Worker struct {
 type workerTask struct {
 	*Task
 	item work.Item
-	call *call // nil: it is refused
 }
 
 // UnservedError stops a Worker if no upstream of its Config serves the model of a task.
@@ -58,8 +57,8 @@ func (e *UnservedError) Error() string { return "this worker cannot run a task: 
 func (e *UnservedError) Hint() string { return e.Advice }
 
 // NewWorker returns a Worker. It takes of cfg what says where calls go and who looks on: Provider, Registry, BaseURL, Key,
-// Scheduler, Upstreams, Price, Transport, ExtraHeader, Model, Workers, Observer and Logger. The Schedulers, and the
-// Upstreams, must allow as many attempts and throttles as any run has: the Worker counts by each task's Terms.
+// Scheduler, Upstreams, Price, Transport, ExtraHeader, Model, Workers, Observer and Logger. The
+// Terms of a task limit its attempts.
 func NewWorker(cfg Config, tasks Tasks) (*Worker, error) {
 	switch {
 	case cfg.Scheduler == nil && cfg.Upstreams == nil:
@@ -81,7 +80,7 @@ func NewWorker(cfg Config, tasks Tasks) (*Worker, error) {
 		parser: newParser(fill{provider: cfg.Provider, upstreams: cfg.Upstreams, registry: cfg.Registry, baseURL: cfg.BaseURL}),
 	}
 	runner, err := work.New(work.Config{
-		Handler: work.NewCalls(work.CallsConfig{Route: w.live.send, Attempt: w.live.attempt}),
+		Handler: work.NewCalls(work.CallsConfig{Route: w.live.send, Attempt: w.attempt}),
 		Feed:    w.feed, Reload: w.again, Lanes: anyLanes, Queue: held, Workers: cfg.Workers, Accept: w.live.accept, OnResult: w.done,
 		Observer: cfg.Observer, Name: "worker", Logger: cfg.Logger,
 	})
@@ -135,7 +134,7 @@ func (w *Worker) item(t *Task) (work.Item, error) {
 	item := work.Item{ID: t.ID, Hash: t.Hash, Lane: t.Model, Cost: est.Cost, Size: len(t.Body), Again: t.Again, Withdrawn: t.Withdrawn}
 	if err != nil {
 		item.Given = &work.Given{Err: &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: err}}}
-		return w.take(t, item, nil), nil
+		return w.take(t, item), nil
 	}
 	rq := request{id: []byte(t.ID), endpoint: t.Endpoint, model: t.Model, body: t.Body}
 	bad := w.parser.recognise(&rq)
@@ -146,19 +145,31 @@ func (w *Worker) item(t *Task) (work.Item, error) {
 		return item, &UnservedError{Problem: bad.Text, Advice: cmp.Or(bad.Hint, "start this worker with a --provider or upstreams that serve the model")}
 	}
 	to, err := w.live.route(rq.provider)
-	c := &call{endpoint: t.Endpoint, body: t.Body, bound: t.Bound, stream: est.Stream, terms: t.Terms.terms(), route: to, held: func() bool { return w.tasks.Holds(t) }}
-	item.Data, item.Lane = c, rq.model
-	return w.take(t, item, c), err
+	item.Lane, item.Data = rq.model, &call{endpoint: t.Endpoint, body: t.Body, bound: t.Bound, stream: est.Stream, terms: t.Terms, route: to}
+	return w.take(t, item), err
 }
 
 // take notes a task that is open, and numbers its item.
-func (w *Worker) take(t *Task, item work.Item, c *call) work.Item {
+func (w *Worker) take(t *Task, item work.Item) work.Item {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.taken++
 	item.Seq = w.taken
-	w.open[w.taken] = &workerTask{t, item, c}
+	w.open[w.taken] = &workerTask{t, item}
 	return item
+}
+
+// attempt makes an attempt at a task, if it may still be started here.
+func (w *Worker) attempt(ctx context.Context, permit *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
+	w.mu.Lock()
+	t := w.open[item.Seq].Task
+	w.mu.Unlock()
+	if !w.tasks.Holds(t) {
+		return work.Result{Data: item.Data}, sluice.Outcome{
+			Kind: sluice.Network, Err: sluice.ErrWithdrawn, Unsent: true, Abandoned: true, Final: true,
+		}
+	}
+	return w.live.attempt(ctx, permit, item)
 }
 
 // again returns the item of a task that was put aside, while its model paused and others went on.
@@ -179,14 +190,15 @@ func (w *Worker) done(r *work.Result) {
 		return
 	}
 	a := &Answer{
-		Input: r.Hash.String(), Kind: r.Kind, Scope: work.ScopeOf(r.Err), Message: message(r.Err), Tally: r.Tally, Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason,
+		Input: r.Hash.String(), Kind: r.Kind, Scope: work.ScopeOf(r.Err), Message: message(r.Err), Tally: r.Tally,
+		Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason,
 		Cost: r.Cost, HasCost: r.HasCost, Estimated: r.Estimated, Unpriced: r.Unpriced, Payload: r.Payload,
 	}
 	if up, ok := r.Data.(*provider.Upstream); ok {
 		a.Upstream = up.Name
 	}
-	if t.call != nil {
-		a.Unmetered = t.call.tries.unmetered
+	if c, ok := t.item.Data.(*call); ok {
+		a.Unmetered = c.unmetered
 	}
 	w.tasks.Done(t.Task, a)
 }

@@ -89,7 +89,7 @@ func TestARemoteTrustsNoResult(t *testing.T) {
 			{string(batch.AppendAnswer(nil, &good)), ""},
 			{"garbage\x00", "cannot be read"},
 			{string(batch.AppendAnswer(nil, &other)), "belongs to the earlier request"},
-			{strings.Replace(string(batch.AppendAnswer(nil, &good)), "sluice-answer 1", "sluice-answer 3", 1), "version sluice-answer 3"},
+			{strings.Replace(string(batch.AppendAnswer(nil, &good)), "sluice-wire 1", "sluice-wire 3", 1), "version sluice-wire 3"},
 			{strings.Replace(string(batch.AppendAnswer(nil, &good)), `"kind":"ok"`, `"kind":"auth"`, 1), "value out of range"},
 		} {
 			completed := make(chan struct{})
@@ -186,7 +186,7 @@ func serveItems(ctx context.Context, t *testing.T, at *cluster.Cluster, transpor
 		t.Error(err)
 		return
 	}
-	s, err := sluice.New(sluice.Config{Attempts: 1 << 20, MaxThrottles: 1 << 20})
+	s, err := sluice.New(sluice.Config{})
 	if err != nil {
 		t.Error(err)
 		return

@@ -42,7 +42,6 @@ type Outcome struct {
 	Unsent    bool // true if the request was not sent, so that the reserved cost is refunded
 	Abandoned bool // true if the caller did not wait for the response, so that the Outcome is not evidence about the provider
 	Final     bool // true if the call must not be retried, independent of Kind
-	Alone     bool // true if Do may give up early on a last remaining call that is at fault (default without Config.MaxThrottles)
 	Amended   bool // true if the provider rejected an added field, so that Do immediately repeats the call without counting an attempt
 	Elsewhere bool // true if the caller will use another Scheduler after this call fails
 	Open      bool // true if the response body is still being read, so that the reader releases the permit
@@ -82,4 +81,7 @@ type Call struct {
 
 	// Ahead is the number of calls in other queues before this call, for Scheduler.Delay. A negative Ahead subtracts waiting calls of the lane.
 	Ahead int
+
+	// Attempts and MaxThrottles limit the attempts of this call in place of the Scheduler's Config (0: as in Config).
+	Attempts, MaxThrottles int
 }

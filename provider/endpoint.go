@@ -82,6 +82,19 @@ func (e Endpoint) spec() *spec {
 // String returns the endpoint's path, as in the url field of a batch input line.
 func (e Endpoint) String() string { return e.spec().path }
 
+// MarshalText returns the endpoint's path, as String does.
+func (e Endpoint) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+// UnmarshalText accepts the paths that String returns.
+func (e *Endpoint) UnmarshalText(path []byte) error {
+	i := slices.IndexFunc(Endpoints(), func(e Endpoint) bool { return e.String() == string(path) })
+	if i < 0 {
+		return fmt.Errorf("unknown endpoint %q", clip(string(path), 60))
+	}
+	*e = Endpoints()[i]
+	return nil
+}
+
 // Dialect returns the dialect of the endpoint.
 func (e Endpoint) Dialect() Dialect { return e.spec().dialect }
 

@@ -19,8 +19,7 @@ type Upstream struct {
 	// Keys are API keys of one account, which are used in turn. If Keys is empty, requests have no key.
 	Keys []Key
 
-	// Account is the name of the upstream's account; "" means a separate account. Upstreams of one account must share one Scheduler. The
-	// Scheduler's Attempts and MaxThrottles must not be below the values in UpstreamsConfig.
+	// Account is the name of the upstream's account; "" means a separate account. Upstreams of one account must share one Scheduler.
 	Account   string
 	Scheduler *sluice.Scheduler
 

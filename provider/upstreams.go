@@ -19,9 +19,11 @@ type UpstreamsConfig struct {
 	Upstreams []Upstream
 	Registry  *Registry // registry that recognises models (default: the built-in registry)
 
-	Attempts     int // maximum number of attempts per call, over all upstreams (default 6)
-	MaxThrottles int // maximum number of rate-limited attempts per call, over all upstreams (default 20, after at least 10 min; negative: none)
-	Prefer       Preference
+	// Attempts and MaxThrottles limit the attempts of a call over all upstreams, as in sluice.Config, if the call states no limits. The
+	// default of a single upstream is the Config of its Scheduler.
+	Attempts, MaxThrottles int
+
+	Prefer Preference
 
 	// Excluded, if not nil, is called when an upstream or a key is excluded, and when the exclusion ends.
 	Excluded func(Exclusion)

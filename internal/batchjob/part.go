@@ -143,11 +143,7 @@ func (r *Row) check() error {
 }
 
 // endpointOf returns the endpoint with a path; NoEndpoint if there is none.
-func endpointOf(path string) provider.Endpoint {
-	for _, e := range provider.Endpoints() {
-		if e.String() == path {
-			return e
-		}
-	}
-	return provider.NoEndpoint
+func endpointOf(path string) (e provider.Endpoint) {
+	_ = e.UnmarshalText([]byte(path))
+	return e
 }

@@ -24,7 +24,7 @@ func (r *batchRun) distribute(cfg *batch.Config) error {
 		return err
 	}
 	r.collector = cluster.NewRemote(job)
-	cfg.Remote, cfg.Window = r.collector, batch.DefaultWindow
+	cfg.Remote = r.collector
 	return nil
 }
 
@@ -65,7 +65,7 @@ func checkJob(name string) error {
 // jobConfig is the job of a run. Its name is made of the whole path of OUT, and not of the host, so that the run can be resumed in
 // another container.
 func (o *runOptions) jobConfig(throttles int) (cluster.JobConfig, error) {
-	cfg := cluster.JobConfig{Window: batch.DefaultWindow}
+	cfg := cluster.JobConfig{Window: batch.Window}
 	out, err := filepath.Abs(o.output)
 	if err != nil {
 		return cfg, err

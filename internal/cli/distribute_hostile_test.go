@@ -58,8 +58,8 @@ func TestAWorkerTrustsNothingThatCrosses(t *testing.T) {
 		return changed
 	}
 	refused := []string{
-		"", "\x00\xff garbage", "sluice-task 1 ", "sluice-task 1 {}\n{}", whole[:len(whole)-1], whole + "{}",
-		change("sluice-task 1", "sluice-task 2"),
+		"", "\x00\xff garbage", "sluice-wire 1 ", "sluice-wire 1 {}\n{}", whole[:len(whole)-1], whole + "{}",
+		change("sluice-wire 1", "sluice-wire 2"),
 		change("/v1/chat/completions", elsewhere.URL+"/v1/chat/completions"),
 		change("/v1/chat/completions", "/v1/chat/../../admin"),
 		change("/v1/chat/completions", "/v1/files"),

@@ -125,16 +125,13 @@ func runWorker(ctx context.Context, s *streams, o *workerOptions) (err error) {
 	return w.run(ctx, abandon)
 }
 
-// mostTries bounds the attempts and the throttles of a worker's Schedulers: each task has bounds of its own, far below.
-const mostTries = 1 << 20
-
 // open makes ready where calls go.
 func (w *workerRun) open(shared *shared) (err error) {
-	if w.accounts, err = w.o.account.open(sluice.Config{Attempts: mostTries, Observer: &w.observers}, w.s); err != nil {
+	if w.accounts, err = w.o.account.open(sluice.Config{Observer: &w.observers}, w.s); err != nil {
 		return err
 	}
-	w.accounts.shared, w.accounts.settings.file.MaxThrottles = shared, new(mostTries)
-	if err := w.accounts.openUpstreams(mostTries, w.leftOut); err != nil {
+	w.accounts.shared, w.accounts.settings.file.MaxThrottles = shared, nil // each task has its own
+	if err := w.accounts.openUpstreams(0, w.leftOut); err != nil {
 		return errors.Join(err, w.accounts.Close())
 	}
 	w.accounts.explainLimits(w.s, w.o.watch.verbose)

@@ -391,7 +391,7 @@ func (l *lane) decide(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 		return Decision{Action: Again}
 	case throttle:
 		d := Decision{Action: Again, Throttle: true, Wait: l.rejected.wait(t)}
-		if t.Throttles >= cfg.MaxThrottles && now.Sub(t.Throttled) >= cfg.Patience {
+		if throttles, patience := cfg.throttles(t); t.Throttles >= throttles && now.Sub(t.Throttled) >= patience {
 			d.Action = GiveUp
 		}
 		if o.Kind == limits.Overloaded && l.overloads < overloadsInARow {
@@ -404,7 +404,7 @@ func (l *lane) decide(now time.Time, t *Ticket, o *limits.Outcome) Decision {
 			d.Wait = min(d.Wait, left)
 		}
 		return d
-	case o.Kind.Transient() && t.Attempt < cfg.Attempts:
+	case o.Kind.Transient() && t.Attempt < cmp.Or(t.Call.Attempts, cfg.Attempts):
 		wait := Backoff(t.Attempt, cfg.random)
 		ofProvider := o.Kind == limits.ServerError || o.Kind == limits.Timeout || o.Kind == limits.Network
 		if ofProvider && (l.failures.own(t) || l.gate.accepted >= manyAccepted && len(l.failures.pending) <= 1) { // no other item fails
@@ -433,7 +433,7 @@ func (l *lane) alone(now time.Time, t *Ticket, o *limits.Outcome) (left time.Dur
 		}
 	}
 	quiet := now.Sub(last) >= DefaultPatience && now.Sub(t.Throttled) >= DefaultPatience
-	if l.gate.cfg.Patience == 0 && !o.Alone || o.Kind == limits.UsageWindow || t.Throttles < leastAlone || last.IsZero() ||
+	if _, patience := l.gate.cfg.throttles(t); patience == 0 || o.Kind == limits.UsageWindow || t.Throttles < leastAlone || last.IsZero() ||
 		!quiet && (l.gate.accepted < manyAccepted || !l.rejected.own(t) || !l.rejected.taken.After(t.Throttled)) {
 		return 0, false
 	}
@@ -451,6 +451,14 @@ func (l *lane) alone(now time.Time, t *Ticket, o *limits.Outcome) (left time.Dur
 		return 0, false
 	}
 	return last.Add(min(longestAlone*time.Duration(max(1, suspects*suspects)), maxSpan)).Sub(now), true
+}
+
+// throttles returns the rejections after which a request is given up, and the minimum time after its first rejection.
+func (c *Config) throttles(t *Ticket) (most int, patience time.Duration) {
+	if n := t.Call.MaxThrottles; n != 0 {
+		return max(0, n), 0
+	}
+	return c.MaxThrottles, c.Patience
 }
 
 // Backoff returns a random part of 0.2 s, doubled with each further attempt, at most 30 s (full jitter). random returns a number

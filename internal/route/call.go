@@ -159,18 +159,23 @@ func (c *call) settle(attempt int, o *sluice.Outcome) {
 		if c.throttles++; c.throttles == 1 {
 			c.throttled = time.Now()
 		}
-		if c.throttles > c.router.cfg.MaxThrottles && time.Since(c.throttled) >= c.router.patience {
-			o.Final = true
-			return
+		if o.Final = c.throttledEnough(); !o.Final {
+			c.retryThrottled(o)
 		}
-		c.retryThrottled(o)
 	case o.Kind.Transient():
-		if c.spent++; c.spent >= c.router.cfg.Attempts {
-			o.Final = true
-			return
+		c.spent++
+		if o.Final = c.spent == cmp.Or(c.spec.Attempts, c.router.attempts); !o.Final {
+			c.retryFailed(attempt, o)
 		}
-		c.retryFailed(attempt, o)
 	}
+}
+
+// throttledEnough reports whether a call was throttled too often to be retried. Without a maximum at one upstream, the Scheduler decides.
+func (c *call) throttledEnough() bool {
+	if most := c.spec.MaxThrottles; most != 0 {
+		return c.throttles > most
+	}
+	return len(c.router.upstreams) > 1 && c.throttles > gate.DefaultMaxThrottles && time.Since(c.throttled) >= gate.DefaultPatience
 }
 
 // retryRejected retries a call that was rejected for its key while other items are accepted with it: once here, and once with another

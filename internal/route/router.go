@@ -23,10 +23,13 @@ const MaxUpstreams = 64
 
 // Config shapes a Router. Upstreams are required, 1 to MaxUpstreams.
 type Config struct {
-	Upstreams    []Upstream
-	Attempts     int  // of a call, over all upstreams. Default 6
-	MaxThrottles int  // rate-limit responses to a call, over all upstreams. Default 20, and for 10 minutes at least; negative is none
-	Cheapest     bool // prefer the cheapest upstream of those that can start a call within patience, not the soonest
+	Upstreams []Upstream
+
+	// Attempts and MaxThrottles are the maximum attempts and retries after rate-limited attempts of a call, over all upstreams, if the call
+	// states none. Default: as the Scheduler of a single upstream; else 6, and 20 for at least 10 minutes. Negative MaxThrottles: none.
+	Attempts, MaxThrottles int
+
+	Cheapest bool // prefer the cheapest upstream of those that can start a call within patience, not the soonest
 
 	// Authenticates reports whether the error of an Auth outcome proves that the key is rejected, if no request with the key was
 	// accepted before. Required.
@@ -78,7 +81,7 @@ type Report struct {
 type Router struct {
 	cfg       Config
 	upstreams []*upstream
-	patience  time.Duration // after its first throttle, in which a call is not given up for throttles
+	attempts  int           // of a call that states no maximum; 0: its Scheduler decides
 	items     atomic.Uint64 // number of calls
 
 	mu      sync.Mutex
@@ -91,11 +94,9 @@ type Router struct {
 // New returns a Router. Upstreams of one account must have the same Scheduler.
 func New(cfg Config) *Router {
 	r := &Router{cfg: cfg, changed: make(chan struct{})}
-	if cfg.MaxThrottles == 0 {
-		r.patience = gate.DefaultPatience
+	if len(cfg.Upstreams) > 1 {
+		r.attempts = gate.DefaultAttempts
 	}
-	r.cfg.Attempts = cmp.Or(cfg.Attempts, gate.DefaultAttempts)
-	r.cfg.MaxThrottles = max(0, cmp.Or(cfg.MaxThrottles, gate.DefaultMaxThrottles))
 	accounts := make(map[string]*account)
 	for i, up := range cfg.Upstreams {
 		of := accounts[up.Account]
@@ -163,6 +164,7 @@ func (r *Router) Use(at int, fn func(key int) sluice.Outcome) sluice.Outcome {
 // Calls of the same content are one item. Nil: the ID of the call names its item, and a call without an ID is an item of its own.
 func (r *Router) Do(ctx context.Context, spec sluice.Call, ways []Way, content func() string, fn func(context.Context, *sluice.Permit, Way, int) sluice.Outcome) (sluice.Tally, error) {
 	spec.Item = r.items.Add(1)
+	spec.Attempts, spec.MaxThrottles = cmp.Or(spec.Attempts, r.cfg.Attempts), cmp.Or(spec.MaxThrottles, r.cfg.MaxThrottles)
 	c := &call{router: r, ctx: ctx, spec: spec, ways: ways, content: content, fn: fn}
 	for {
 		at, ok := c.choose()

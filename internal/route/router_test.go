@@ -173,9 +173,9 @@ func TestTheWaitBetweenAttemptsGrowsWithAllThatWereMade(t *testing.T) {
 
 func TestThrottlesCountOverAllUpstreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := router(t, route.Config{MaxThrottles: 5, Attempts: 1}, 2)
+		u := router(t, route.Config{}, 2)
 		at := make(map[string]int)
-		tally, err := do(t.Context(), u, func(name string) sluice.Outcome {
+		tally, err := doCall(t.Context(), u, sluice.Call{MaxThrottles: 5, Attempts: 1}, func(name string) sluice.Outcome {
 			at[name]++
 			return sluice.Outcome{Kind: sluice.RateLimit}
 		})

@@ -92,6 +92,15 @@ func HashOf(parts ...[]byte) Hash {
 // String returns the hash in hexadecimal digits.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
+// MarshalText returns the hash as String does.
+func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// UnmarshalText reads what String wrote.
+func (h *Hash) UnmarshalText(text []byte) (err error) {
+	*h, err = ParseHash(text)
+	return err
+}
+
 // ParseHash reads what String wrote.
 func ParseHash(s []byte) (h Hash, err error) {
 	if len(s) != hex.EncodedLen(len(h)) {
