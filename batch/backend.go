@@ -20,7 +20,7 @@ type backend interface {
 	attempt(ctx context.Context, permit *sluice.Permit, item work.Item) (work.Result, sluice.Outcome)
 
 	// open is called after the input was read. pending are batches of earlier runs.
-	open(kept []byte, pending []Part) error
+	open(pending []Part) error
 
 	// match finds the requests that are pending, before the output is read. pends then reports whether a pending request replaces
 	// the recorded failure of a row.
@@ -47,7 +47,7 @@ type direct struct {
 	batch *Batch
 }
 
-func (d *direct) open(_ []byte, pending []Part) error {
+func (d *direct) open(pending []Part) error {
 	return pendingError(d.batch.cfg.Output, pending)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,14 +22,9 @@ import (
 type Config struct {
 	APIs map[string]API // by account, which is the name of a provider
 
-	// Dir is the directory of the files of parts. It is created with mode 0700 when it is needed, and removed when it is empty.
+	// Dir is the directory of the table and of the files of its parts. Only one process may use it at a time. It is created with mode 0700
+	// when it is needed.
 	Dir string
-
-	// Saved is the last text that Save was called with, by any process; nil for none.
-	Saved []byte
-
-	// Save stores a text, which is on disk when it returns. It is not called concurrently.
-	Save func(text []byte) error
 
 	// Resubmit ends lost parts without results, so that the caller can send their items again. Each is looked for once more before.
 	Resubmit bool
@@ -40,6 +34,8 @@ type Config struct {
 	Changed  chan<- struct{} // is sent to after changes. Nil: none
 	Observer sluice.Observer // of the requests to the APIs, whose lane is "batch-api"; nil: none
 	Logger   *slog.Logger    // nil discards
+
+	save func(folder, []Row) error // default folder.save
 }
 
 // Table has the parts of a run. Its methods are safe for concurrent use, except Add, Flush and Cancel, which need one goroutine.
@@ -49,7 +45,7 @@ type Table struct {
 	accounts map[string]*account
 	filling  []*Part // that are no rows yet
 
-	saving  sync.Mutex // held during Save
+	saving  sync.Mutex // held during a save
 	savedAt time.Time
 
 	mu        sync.Mutex
@@ -103,7 +99,10 @@ func Open(cfg Config) (*Table, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	rows, err := Read(cfg.Saved)
+	if cfg.save == nil {
+		cfg.save = folder.save
+	}
+	rows, err := Read(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -390,9 +389,8 @@ func (t *Table) save(needed bool) error {
 	case later:
 		return nil
 	}
-	text, err := json.Marshal(saved{Version: savedVersion, Parts: t.Rows()})
-	if err == nil {
-		err = t.cfg.Save(text)
+	if rows := t.Rows(); len(rows) > 0 {
+		err = t.cfg.save(t.dir, rows)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: %w", errUnsaved, err)
