@@ -24,8 +24,8 @@ type Batches struct {
 	Poll  time.Duration // maximum time between two requests for the status of a batch. Default 1 min
 	Grace time.Duration // time in which a provider may not list a new batch. Default 30 s
 
-	// Resubmit sends the requests of lost batches again, although they may have been paid for. Without it, their items remain, and the
-	// run ends with a *LostError. With Cancel, lost batches are dropped.
+	// Resubmit sends the requests of lost batches, and of batches whose files are missing, again, although they may have been paid for.
+	// Without it, their items remain, and the run ends with a *LostError, or Open fails. With Cancel, lost batches are dropped.
 	Resubmit bool
 
 	// Cancel submits nothing and cancels pending batches. Results that exist by then are recorded.
@@ -39,7 +39,7 @@ type Batches struct {
 type BatchReport struct {
 	Parts   int // batches that ended in this run
 	Pending int // batches that have not ended, or whose results are not recorded
-	Lost    int // batches that the provider does not have, or whose files are missing; not in Pending
+	Lost    int // batches that the provider does not have; not in Pending
 
 	Lines int // items with a result of a batch
 	Live  int // items with a result of a live request

@@ -384,9 +384,6 @@ func (p *Part) Results() iter.Seq2[ItemResult, error] {
 		}
 		defer results.Close()
 		for it, err := range p.Items() {
-			if errors.Is(err, fs.ErrNotExist) && !row.Results { // its items are not known
-				return
-			}
 			r := missing
 			if err == nil && results.lines[position].end > 0 {
 				r, err = results.at(position)

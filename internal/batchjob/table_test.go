@@ -386,7 +386,7 @@ func TestABatchThatIsUnknownIsLost(t *testing.T) {
 		b.api.have(nil) // another key's, for example
 		for range 2 {
 			lost, ok := errors.AsType[*batchjob.LostError](b.run(5))
-			if !ok || len(lost.Parts) != 1 || lost.Parts[0].Batch != "batch-1" || b.api.creates != 1 {
+			if !ok || len(lost.Batches) != 1 || lost.Batches[0] != "batch-1" || lost.Lines != 5 || b.api.creates != 1 {
 				t.Fatalf("%+v, %d batches", lost, b.api.creates)
 			}
 		}
@@ -630,82 +630,42 @@ func (b *bench) file(suffix string) string {
 	return names[0]
 }
 
-// TestAPartWithoutItsItems has the file of a part removed, and put back.
+// TestAPartWithoutItsItems has the file of a part removed.
 func TestAPartWithoutItsItems(t *testing.T) {
-	strip := func(t *testing.T, b *bench) (tag string, put func()) {
-		b.api.bounds.Requests = 5
-		b.begin(10, time.Minute)
-		rows, err := batchjob.Read(b.dir)
-		name := filepath.Join(b.dir, rows[0].Tag+".items.jsonl")
-		text, readErr := os.ReadFile(name)
-		if err := errors.Join(err, readErr, os.Remove(name)); err != nil {
-			t.Fatal(err)
-		}
-		return rows[0].Tag, func() {
-			if err := errors.Join(os.MkdirAll(b.dir, 0o700), os.WriteFile(name, text, 0o600)); err != nil {
+	for _, dropped := range []bool{false, true} {
+		bubble(t, fmt.Sprint("dropped by Resubmit: ", dropped), func(t *testing.T, b *bench) {
+			b.api.bounds.Requests = 5
+			b.begin(10, time.Minute)
+			rows, err := batchjob.Read(b.dir)
+			name := filepath.Join(b.dir, rows[0].Tag+".items.jsonl")
+			text, readErr := os.ReadFile(name)
+			if err := errors.Join(err, readErr, os.Remove(name)); err != nil {
 				t.Fatal(err)
 			}
-		}
-	}
-	bubble(t, "it is lost until its file is back", func(t *testing.T, b *bench) {
-		tag, put := strip(t, b)
-		for range 2 {
-			l := b.open()
-			if !l.Bare() {
-				t.Error("all items are known")
-			}
-			l.match()
-			l.Start(t.Context())
-			_, err := l.land(t.Context())
-			lost, ok := errors.AsType[*batchjob.LostError](err)
-			if !ok || len(lost.Parts) != 0 || len(lost.Bare) != 1 || lost.Bare[0].Tag != tag || lost.Bare[0].Batch == "" || !strings.Contains(err.Error(), b.dir) {
-				t.Fatalf("error %v", err)
-			}
-			l.Close()
-		}
-		if b.api.creates != 2 || b.api.cancels != 0 || len(b.done) != 5 {
-			t.Fatalf("%d batches, %d cancelled, %d results", b.api.creates, b.api.cancels, len(b.done))
-		}
-		put()
-		if err := b.run(10); err != nil {
-			t.Fatal(err)
-		}
-		b.want(10)
-	})
-	for _, cancel := range []bool{false, true} {
-		bubble(t, fmt.Sprint("it is dropped by Resubmit, cancel ", cancel), func(t *testing.T, b *bench) {
-			tag, _ := strip(t, b)
-			b.cfg.Resubmit = true
-			l := b.open()
-			defer l.Close()
-			if err := l.match(); err != nil || l.Bare() || len(l.placed) != 5 {
-				t.Errorf("%v, bare %v, %d items in parts", err, l.Bare(), len(l.placed))
-			}
-			want := 1
-			if cancel {
-				want = 2
-				if err := l.Cancel(); err != nil {
-					t.Fatal(err)
+			for range 2 {
+				_, err := b.tryOpen()
+				missing, ok := errors.AsType[*batchjob.FileError](err)
+				if !ok || missing.Path != name || !strings.Contains(err.Error(), rows[0].Batch) || !strings.Contains(missing.Hint(), "--cancel --redo lost") {
+					t.Fatalf("error %v", err)
 				}
 			}
-			l.Start(t.Context())
-			if _, err := l.land(t.Context()); err != nil || l.Rows()[0].Tag != tag || l.Rows()[0].State != batchjob.Recorded || b.api.creates != 2 || b.api.cancels != want {
-				t.Errorf("%v, %+v, %d batches, %d cancelled", err, l.Rows(), b.api.creates, b.api.cancels)
+			want := 2
+			if dropped {
+				b.cfg.Resubmit, want = true, 3
+				err = b.open().Close()
+				b.cfg.Resubmit = false
+			} else {
+				err = os.WriteFile(name, text, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.run(10); err != nil || len(b.done) != 10 || b.api.creates != want {
+				t.Errorf("%v, %d results, %d batches, want %d", err, len(b.done), b.api.creates, want)
 			}
 		})
 	}
-	bubble(t, "it was not submitted", func(t *testing.T, b *bench) {
-		b.failFor("upload", time.Hour, saying(sluice.ServerError, "503"))
-		b.begin(5, time.Minute)
-		if err := os.Remove(b.file(".items.jsonl")); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.run(5); err != nil {
-			t.Fatal(err)
-		}
-		b.want(5)
-	})
-	bubble(t, "its results are missing, too", func(t *testing.T, b *bench) {
+	bubble(t, "its results are missing", func(t *testing.T, b *bench) {
 		l := b.open()
 		ctx, cancel := context.WithCancel(t.Context())
 		l.Start(ctx)
