@@ -48,7 +48,10 @@ type direct struct {
 }
 
 func (d *direct) open(pending []Part) error {
-	return pendingError(d.batch.cfg.Output, pending)
+	if e := pendingOf(d.batch.cfg.Output, pending); e.Parts > 0 {
+		return e
+	}
+	return nil
 }
 
 func (d *direct) match() error { return nil }

@@ -44,14 +44,7 @@ func (e *PendingError) Hint() string {
 	return "resume with --batch, or cancel with --batch --cancel: finished items are kept"
 }
 
-// pendingError is the error of a live run on an output with such parts; nil if none is pending.
-func pendingError(output string, rows []Part) error {
-	if e := pendingOf(output, rows); e.Parts > 0 {
-		return e
-	}
-	return nil
-}
-
+// pendingOf returns the error of a live run on an output with rows. It has no Parts if none is pending.
 func pendingOf(output string, rows []Part) *PendingError {
 	e := &PendingError{Output: output}
 	for _, s := range rows {
