@@ -20,7 +20,7 @@ type backend interface {
 	attempt(ctx context.Context, permit *sluice.Permit, item work.Item) (work.Result, sluice.Outcome)
 
 	// open is called after the input was read. pending are batches of earlier runs.
-	open(kept []byte, pending []Part) error
+	open(pending []Part) error
 
 	// match finds the requests that are pending, before the output is read. pends then reports whether a pending request replaces
 	// the recorded failure of a row.
@@ -50,8 +50,11 @@ type direct struct {
 	batch *Batch
 }
 
-func (d *direct) open(_ []byte, pending []Part) error {
-	return pendingError(d.batch.cfg.Output, pending)
+func (d *direct) open(pending []Part) error {
+	if e := pendingOf(d.batch.cfg.Output, pending); e.Parts > 0 {
+		return e
+	}
+	return nil
 }
 
 func (d *direct) match() error { return nil }

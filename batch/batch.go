@@ -239,11 +239,14 @@ func (b *Batch) prepare() error {
 	if err := in.scan(); err != nil {
 		return err
 	}
-	if err := b.openBatches(); err != nil {
+	pending, err := b.cfg.earlierParts()
+	if err != nil {
 		return err
 	}
-	err := b.resume()
-	if err != nil {
+	if err := b.back.open(pending); err != nil {
+		return err
+	}
+	if err := b.resume(); err != nil {
 		return err
 	}
 	if b.cfg.Cache != "" {

@@ -24,8 +24,8 @@ type Batches struct {
 	Poll  time.Duration // maximum time between two requests for the status of a batch. Default 1 min
 	Grace time.Duration // time in which a provider may not list a new batch. Default 30 s
 
-	// Resubmit sends the requests of lost batches again, although they may have been paid for. Without it, their items remain, and the
-	// run ends with a *LostError. With Cancel, lost batches are dropped.
+	// Resubmit sends the requests of lost batches, and of batches whose files are missing, again, although they may have been paid for.
+	// Without it, their items remain, and the run ends with a *LostError, or Open fails. With Cancel, lost batches are dropped.
 	Resubmit bool
 
 	// Cancel submits nothing and cancels pending batches. Results that exist by then are recorded.
@@ -39,7 +39,7 @@ type Batches struct {
 type BatchReport struct {
 	Parts   int // batches that ended in this run
 	Pending int // batches that have not ended, or whose results are not recorded
-	Lost    int // batches that the provider does not have, or whose files are missing; not in Pending
+	Lost    int // batches that the provider does not have; not in Pending
 
 	Lines int // items with a result of a batch
 	Live  int // items with a result of a live request
@@ -51,7 +51,7 @@ type BatchReport struct {
 // Part is the row of a batch.
 type Part = batchjob.Row
 
-// BatchesSuffix follows the path of an output in the name of the directory with the files of its batches.
+// BatchesSuffix follows the path of an output in the name of the directory with the table of its batches and their files.
 const BatchesSuffix = ".batches"
 
 // batchRun sends the requests of a run through Batch APIs.
@@ -128,28 +128,8 @@ func (cfg *Config) mayGoLive() bool {
 	return cfg.Batches != nil && !cfg.Batches.Cancel && !cfg.Budget.Deadline.IsZero()
 }
 
-// openBatches opens the parts that earlier runs left. It refuses a run that would send their requests again.
-func (b *Batch) openBatches() error {
-	earlier, dir, state := b.journal.Earlier(), b.journal.Path()+BatchesSuffix, work.StatePath(b.journal.Path())
-	rows, err := batchjob.Read(earlier.Batches)
-	if err != nil {
-		return &ConfigError{Field: "Output", Err: &advisedError{
-			text: fmt.Sprintf("%s: %v", state, err),
-			hint: fmt.Sprintf("restore the list of pending batches from %s.bak, or use the version of Sluice that wrote it", state),
-		}}
-	}
-	if earlier.Status == "" && batchjob.Found(dir) {
-		return &ConfigError{Field: "Output", Err: &advisedError{
-			text: fmt.Sprintf("%s contains files of batches that may be pending, but the state file %s is missing", dir, state),
-			hint: fmt.Sprintf("restore %s; if the provider's console shows no pending batch, remove %s instead to send the items again",
-				state, dir),
-		}}
-	}
-	return b.back.open(earlier.Batches, rows)
-}
-
 // open opens the table with the accounts of the input and of pending parts.
-func (v *batchRun) open(kept []byte, rows []Part) error {
+func (v *batchRun) open(rows []Part) error {
 	b := v.batch
 	all, err := b.providersOf(rows)
 	if err != nil {
@@ -176,10 +156,13 @@ func (v *batchRun) open(kept []byte, rows []Part) error {
 	}
 	cfg := b.cfg.Batches
 	v.table, err = batchjob.Open(batchjob.Config{
-		APIs: apis, Dir: b.journal.Path() + BatchesSuffix, Saved: kept, Save: b.journal.Keep, Changed: v.kick,
+		APIs: apis, Dir: b.journal.Path() + BatchesSuffix, Changed: v.kick,
 		Resubmit: cfg.Resubmit, Poll: cfg.Poll, Grace: cfg.Grace, Observer: b.cfg.Observer, Logger: b.log,
 	})
-	return err
+	if err != nil {
+		return &ConfigError{Field: "Output", Err: err}
+	}
+	return nil
 }
 
 // providersOf returns the providers of the input and of pending parts. A run with a configured provider has the address and the transport

@@ -1,8 +1,6 @@
 package batch
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,14 +44,7 @@ func (e *PendingError) Hint() string {
 	return "resume with --batch, or cancel with --batch --cancel: finished items are kept"
 }
 
-// pendingError is the error of a live run on an output with such parts; nil if none is pending.
-func pendingError(output string, rows []Part) error {
-	if e := pendingOf(output, rows); e.Parts > 0 {
-		return e
-	}
-	return nil
-}
-
+// pendingOf returns the error of a live run on an output with rows. It has no Parts if none is pending.
 func pendingOf(output string, rows []Part) *PendingError {
 	e := &PendingError{Output: output}
 	for _, s := range rows {
@@ -73,74 +64,9 @@ func pendingOf(output string, rows []Part) *PendingError {
 	return e
 }
 
-// LostError is returned by a run, or by Open, where the provider does not know batches or no longer has their results, or where
-// files of their parts are gone. Nothing is recorded of their lines, which are left to do. Where files are gone, any line that is
-// in no other part is left too, as it may be in one of these. Everything else is recorded.
-type LostError struct {
-	Account string   // the provider of the first of them
-	Batches []string // the ids of those that it does not know, or no longer has
-	Lines   int      // of all
-
-	Bare      []string // parts whose files are gone, with their batches
-	BareLines int      // of these
-	Directory string   // where their files were
-}
-
-// Error names the batches.
-func (e *LostError) Error() string {
-	var what []string
-	if len(e.Batches) > 0 {
-		what = append(what, fmt.Sprintf("%s does not know %s or deleted the results: %d lines have no result",
-			e.Account, firstOf(e.Batches), e.Lines-e.BareLines))
-	}
-	if len(e.Bare) > 0 {
-		what = append(what, fmt.Sprintf("%s does not contain the files of %s: the line numbers of %d requests are unknown",
-			e.Directory, firstOf(e.Bare), e.BareLines))
-	}
-	return strings.Join(what, "; ")
-}
-
-// firstOf names the first few.
-func firstOf(names []string) string {
-	const most = 5
-	named := strings.Join(names[:min(most, len(names))], ", ")
-	if more := len(names) - most; more > 0 {
-		named += fmt.Sprintf(" and %d more", more)
-	}
-	return named
-}
-
-// Hint says what can be done.
-func (e *LostError) Hint() string {
-	if len(e.Bare) > 0 {
-		return "restore the files, submit the lines again with --redo lost (which may cost twice), or drop them with --cancel --redo lost"
-	}
-	return "use the key that submitted the batches, submit the lines again with --redo lost (which may cost twice), or drop them with --cancel --redo lost"
-}
-
-// lostError returns the error of a run for the LostError of its table; nil if err is another error.
-func lostError(err error) *LostError {
-	lost, ok := errors.AsType[*batchjob.LostError](err)
-	if !ok {
-		return nil
-	}
-	e := &LostError{Directory: lost.Dir}
-	for _, s := range lost.Parts {
-		e.Account = cmp.Or(e.Account, s.Account)
-		e.Lines += s.Requests
-		e.Batches = append(e.Batches, s.Batch)
-	}
-	for _, s := range lost.Bare {
-		e.Account = cmp.Or(e.Account, s.Account)
-		e.Lines, e.BareLines = e.Lines+s.Requests, e.BareLines+s.Requests
-		name := "part " + s.Tag + " at " + s.Account
-		if s.Batch != "" {
-			name += " (batch " + s.Batch + ")"
-		}
-		e.Bare = append(e.Bare, name)
-	}
-	return e
-}
+// LostError is returned by a run if the provider does not know batches or no longer has their results. Nothing is recorded of their lines,
+// which remain. Everything else is recorded.
+type LostError = batchjob.LostError
 
 // RefusedError is returned by a run of which a provider refused a part as a whole. Nothing of it was run or paid, nothing is
 // recorded of its lines, which are left to do, and everything else is.

@@ -60,13 +60,7 @@ func (f *batchFeed) run() error {
 		if err := f.checkTime(); err != nil {
 			return err
 		}
-		switch {
-		case done:
-		case f.table.Bare():
-			f.log.Warn("no further batch is submitted, because files are missing that list the items of earlier batches",
-				"directory", f.batch.journal.Path()+BatchesSuffix)
-			done = true
-		default:
+		if !done {
 			if err := f.place(); err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/batchjob"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
@@ -77,8 +79,8 @@ func TestPartsOfAnotherProviderAreNotAskedForAtThisOne(t *testing.T) {
 	})
 }
 
-// TestBatchesWhoseStateIsGoneAreNotPaidForAgain has the state of pending batches removed, or damaged beside its backup.
-func TestBatchesWhoseStateIsGoneAreNotPaidForAgain(t *testing.T) {
+// TestBatchesWhoseTableIsGoneAreNotPaidForAgain has the table of pending batches removed, or damaged. The state file does not matter.
+func TestBatchesWhoseTableIsGoneAreNotPaidForAgain(t *testing.T) {
 	for _, damage := range []func(name string) error{
 		os.Remove, func(name string) error { return os.WriteFile(name, []byte("{"), 0o600) },
 	} {
@@ -86,22 +88,29 @@ func TestBatchesWhoseStateIsGoneAreNotPaidForAgain(t *testing.T) {
 			f := newFiles(t, chats(5))
 			cfg, sent := f.viaConfig(t, hour())
 			abandon(t, cfg, 10*time.Minute)
-			for _, name := range []string{work.StatePath(f.out), work.StatePath(f.out) + ".bak"} {
-				if err := damage(name); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for _, batches := range []*batch.Batches{nil, cfg.Batches} {
-				cfg.Batches = batches
-				_, err := run(t, cfg)
-				if wrong, ok := errors.AsType[*batch.ConfigError](err); !ok || wrong.Field != "Output" || !strings.Contains(err.Error(), f.out+batch.BatchesSuffix) {
-					t.Errorf("%v: error %v", batches, err)
-				}
-			}
-			if err := os.RemoveAll(f.out + batch.BatchesSuffix); err != nil {
+			dir := f.out + batch.BatchesSuffix
+			table := filepath.Join(dir, "table.json")
+			text, err := os.ReadFile(table)
+			if err := errors.Join(err, damage(table)); err != nil {
 				t.Fatal(err)
 			}
-			if rep, err := run(t, cfg); err != nil || rep.Done != 5 || sent.count(batchMade) != 2 {
+			for _, batches := range []*batch.Batches{nil, cfg.Batches} {
+				wrong := cfg
+				wrong.Batches = batches
+				_, err := run(t, wrong)
+				_, before := batch.ReadPreview(wrong, func(batch.Request) error { return nil })
+				for _, err := range []error{err, before} {
+					field, ok := errors.AsType[*batch.ConfigError](err)
+					of, named := errors.AsType[*batchjob.FileError](err)
+					if !ok || field.Field != "Output" || !named || of.Path != table || !strings.Contains(of.Hint(), dir) {
+						t.Errorf("%v: error %v", batches, err)
+					}
+				}
+			}
+			if err := errors.Join(os.WriteFile(table, text, 0o600), damage(work.StatePath(f.out))); err != nil {
+				t.Fatal(err)
+			}
+			if rep, err := run(t, cfg); err != nil || rep.Done != 5 || sent.count(batchMade) != 1 {
 				t.Errorf("%+v, %v, %d batches", rep.Report, err, sent.count(batchMade))
 			}
 		})

@@ -236,9 +236,6 @@ func (v *batchRun) recorded(r *work.Result) {
 
 // runError returns the error of a run whose table can do no more.
 func runError(cause error) error {
-	if lost := lostError(cause); lost != nil {
-		return lost
-	}
 	if rejected, ok := errors.AsType[*sluice.CallError](cause); ok && rejected.Kind.Fatal() {
 		return &work.StoppedError{Kind: rejected.Kind, Err: cause}
 	}

@@ -137,8 +137,7 @@ func TestAPartIsMergedOnceThoughItsRunWasKilled(t *testing.T) {
 // keep copies what a run left, and restore puts it back.
 func keep(t testing.TB, f files, to string) {
 	t.Helper()
-	err := errors.Join(os.CopyFS(filepath.Join(to, "parts"), os.DirFS(f.out+batch.BatchesSuffix)), copyFile(work.StatePath(f.out), filepath.Join(to, "state")))
-	if err != nil {
+	if err := os.CopyFS(to, os.DirFS(f.out+batch.BatchesSuffix)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -146,18 +145,9 @@ func keep(t testing.TB, f files, to string) {
 func restore(t testing.TB, f files, from string) {
 	t.Helper()
 	os.RemoveAll(f.out + batch.BatchesSuffix)
-	err := errors.Join(os.CopyFS(f.out+batch.BatchesSuffix, os.DirFS(filepath.Join(from, "parts"))), copyFile(filepath.Join(from, "state"), work.StatePath(f.out)))
-	if err != nil {
+	if err := os.CopyFS(f.out+batch.BatchesSuffix, os.DirFS(from)); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func copyFile(from, to string) error {
-	b, err := os.ReadFile(from)
-	if err == nil {
-		err = os.WriteFile(to, b, 0o644)
-	}
-	return err
 }
 
 func TestFailuresThatRunAgainAreNotLostWithTheFlag(t *testing.T) {

@@ -64,7 +64,11 @@ func ReadPreview(cfg Config, each func(Request) error) (Preview, error) {
 	if err := (&Batch{cfg: cfg, input: in, back: &direct{}}).match(); err != nil {
 		return Preview{}, err
 	}
-	pending := pendingOf(cfg.Output, cfg.standing())
+	earlier, err := cfg.earlierParts()
+	if err != nil {
+		return Preview{}, err
+	}
+	pending := pendingOf(cfg.Output, earlier)
 	if pending.Parts > 0 && cfg.Batches == nil {
 		return Preview{}, pending
 	}
@@ -102,29 +106,20 @@ func (in *input) show(rq *request, each func(Request) error) error {
 	})
 }
 
-// standing returns the parts that stand in the state beside the output. A state that cannot be read has none: whoever only looks
-// can do without, and a run says what is wrong with it.
-func (cfg *Config) standing() []Part {
+// earlierParts returns the rows of batches of earlier runs. Their directory is beside the output, links followed.
+func (cfg *Config) earlierParts() ([]Part, error) {
 	if cfg.Output == "" {
-		return nil
+		return nil, nil
 	}
-	state, err := work.LoadState(work.StatePath(cfg.place()))
-	if damaged, ok := errors.AsType[*work.DamagedStateError](err); err != nil && (!ok || !damaged.Backup) {
-		return nil
+	output := cfg.Output
+	if to, err := filepath.EvalSymlinks(output); err == nil {
+		output = to
 	}
-	stand, err := batchjob.Read([]byte(state.Batches))
+	rows, err := batchjob.Read(output + BatchesSuffix)
 	if err != nil {
-		return nil
+		return nil, &ConfigError{Field: "Output", Err: err}
 	}
-	return stand
-}
-
-// place is where the output is, links followed: its state and its journal stand beside that.
-func (cfg *Config) place() string {
-	if to, err := filepath.EvalSymlinks(cfg.Output); err == nil {
-		return to
-	}
-	return cfg.Output
+	return rows, nil
 }
 
 // match matches the output with the input, and leaves it as it is.

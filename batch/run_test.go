@@ -410,7 +410,7 @@ func TestARunOfNothingLeavesAnEmptyOutput(t *testing.T) {
 	if _, err := run(t, f.config(t, &stub{})); err != nil {
 		t.Fatal(err)
 	}
-	if left, _ := filepath.Glob(f.out + "*"); len(left) != 3 { // with the state and its backup
+	if left, _ := filepath.Glob(f.out + "*"); len(left) != 2 { // with the state
 		t.Errorf("left %v", left)
 	}
 	if info, err := os.Stat(f.out); err != nil || info.Size() != 0 {

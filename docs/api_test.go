@@ -20,7 +20,7 @@ func TestJSONOfEarlierVersionsIsReadAndWritten(t *testing.T) {
 		`{"version":1,"status":"paused","reason":"r","pid":2,"hash":"h","started_at":` + at + `,"updated_at":` + later + `,
 			"heartbeat":` + later + `,"pause_count":3,"rate_limit_until":` + later + `,"rate_limit":{"kind":"rate_limit","dimension":"rpm",
 			"lane":"m","source":"s","text":"t","until":` + later + `,"seen_at":` + at + `},"outlook":"o","total":4,
-			"done":7,"failed":8,"throttles":9,"input_tokens":10,"output_tokens":11,"batches":[1]}`: new(work.State),
+			"done":7,"failed":8,"throttles":9,"input_tokens":10,"output_tokens":11}`: new(work.State),
 		`{"custom_id":"a","line":1,"state":"failed","kind":"timeout","final":true,"stage":"t","exit_code":2,"signal":"s","attempts":3,
 			"throttles":4,"wait_ms":5,"queued_ms":6,"cooldown_ms":7,"backoff_ms":8,"latency_ms":9,"cpu_ms":10,"max_rss_bytes":11,
 			"started_at":` + at + `,"ended_at":` + later + `,"input_tokens":12,"output_tokens":13,"cost_usd":14,"error":null,"result":{},

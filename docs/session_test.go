@@ -179,7 +179,7 @@ func (s *session) setAside(command string) {
 	}
 	run := m[1] + strings.Join(whither.FindAllString(command, -1), "")
 	if s.made[m[2]] != "" && s.made[m[2]] != run {
-		for _, suffix := range []string{"", ".state.json", ".state.json.bak", ".batches"} {
+		for _, suffix := range []string{"", ".state.json", ".batches"} {
 			os.RemoveAll(filepath.Join(s.dir, m[2]+suffix))
 		}
 	}

@@ -35,8 +35,6 @@ func (t *Table) step(p *Part) func(context.Context, *Part) error {
 	switch r := &p.row; {
 	case p.stuck != nil || r.State == Ended || r.State == Recorded:
 		return nil
-	case p.bare:
-		return t.abandon
 	case r.State == New:
 		return t.submit
 	case r.Batch == "":
@@ -311,7 +309,7 @@ func (t *Table) poll(ctx context.Context, p *Part) error {
 		t.pause(ctx, p, firstLook)
 	}
 	return t.repeat(ctx, p, firstLook, "the status of a batch cannot be read", func() (last bool, err error) {
-		if err := t.cancelBatch(ctx, p, t.isCancelled()); err != nil || ctx.Err() != nil {
+		if err := t.cancelBatch(ctx, p); err != nil || ctx.Err() != nil {
 			return true, err
 		}
 		b, err := p.get(ctx)
@@ -346,10 +344,10 @@ func (t *Table) pause(ctx context.Context, p *Part, d time.Duration) {
 	}
 }
 
-// cancelBatch asks the provider to cancel a batch, once. A batch that may belong to another part continues.
-func (t *Table) cancelBatch(ctx context.Context, p *Part, wanted bool) error {
+// cancelBatch asks the provider to cancel a batch, once, if all are to be cancelled. A batch that may belong to another part continues.
+func (t *Table) cancelBatch(ctx context.Context, p *Part) error {
 	switch {
-	case !wanted || p.asked || p.row.Batch == "":
+	case !t.isCancelled() || p.asked || p.row.Batch == "":
 		return nil
 	case p.row.Guess:
 		p.asked = true
@@ -409,16 +407,6 @@ func (t *Table) release(p *Part, state State) error {
 		r.State, r.Batch, r.Guess, r.Status, r.Lost, r.Succeeded, r.Failed = state, "", false, "", false, 0, 0
 		r.MadeAt, r.EndedAt, r.ExpiresAt = time.Time{}, time.Time{}, time.Time{}
 	})
-}
-
-// abandon ends a part whose items are unknown. Its batch is cancelled, because nobody can use its results.
-func (t *Table) abandon(ctx context.Context, p *Part) error {
-	t.cfg.Logger.Warn("Sluice drops a batch part, because its files are missing",
-		"part", p.row.Tag, "batch", p.row.Batch, "requests", p.row.Requests)
-	if err := t.cancelBatch(ctx, p, true); err != nil || ctx.Err() != nil {
-		return err
-	}
-	return t.finish(p, nil)
 }
 
 // maxCuts is the number of times that incomplete results are fetched.

@@ -29,15 +29,13 @@ type process struct {
 	life  int // calls left
 	after bool
 	die   context.CancelFunc
-	world *world
 }
 
 // world is what outlives processes.
 type world struct {
-	api   *double
-	dir   string
-	saved []byte
-	done  map[string]int // results in the journal
+	api  *double
+	dir  string
+	done map[string]int // results in the journal
 }
 
 // call makes a call, unless the process is dead.
@@ -62,10 +60,6 @@ func (p *process) dead() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.life <= 0
-}
-
-func (p *process) Save(s []byte) error {
-	return p.call(func() error { p.world.saved = s; return nil })
 }
 
 func (p *process) Upload(ctx context.Context, part *batchjob.File) (id string, err error) {
@@ -96,11 +90,11 @@ func (p *process) Fetch(ctx context.Context, result string, w io.Writer) error {
 func (w *world) live(life int, after bool, members int) (finished bool, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	p := &process{double: w.api, life: life, after: after, die: cancel, world: w}
+	p := &process{double: w.api, life: life, after: after, die: cancel}
 	l := &lander{done: w.done, changed: make(chan struct{}, 1)}
-	l.Table, err = batchjob.Open(batchjob.Config{
-		APIs: map[string]batchjob.API{"acme": p}, Dir: w.dir, Saved: w.saved, Save: p.Save, Changed: l.changed,
-	})
+	cfg := batchjob.Config{APIs: map[string]batchjob.API{"acme": p}, Dir: w.dir, Changed: l.changed}
+	cfg.SaveBy(p.call)
+	l.Table, err = batchjob.Open(cfg)
 	if err != nil {
 		return false, err
 	}
@@ -202,10 +196,10 @@ func (w *world) history(lives []int, after []bool, foreign []int, members int) e
 			return fmt.Errorf("member %s has status %d and was run %d times", id, status, runs)
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(w.dir, "*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(w.dir, "*")); len(left) != 1 {
 		return fmt.Errorf("files are left: %q", left)
 	}
-	tags, err := batchjob.Read(w.saved)
+	tags, err := batchjob.Read(w.dir)
 	if slices.ContainsFunc(tags, func(r batchjob.Row) bool { return r.Open() }) {
 		return fmt.Errorf("parts are left: %+v", tags)
 	}

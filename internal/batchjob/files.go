@@ -61,12 +61,11 @@ const itemsSuffix = ".items.jsonl"
 
 var ours = regexp.MustCompile(`^([0-9a-f]{12})\.(items\.jsonl|results\.jsonl|draft)$`)
 
-// remove removes the files of a part, and the directory if it is empty.
+// remove removes the files of a part.
 func (f folder) remove(tag string) {
 	for _, name := range []string{f.results(tag), f.draft(tag), f.items(tag)} {
 		_ = os.Remove(name)
 	}
-	_ = os.Remove(string(f))
 }
 
 // clean removes the files of parts that are not open, and drafts.
@@ -82,12 +81,6 @@ func (f folder) clean(open map[string]bool) error {
 	}
 	_ = os.Remove(string(f))
 	return err
-}
-
-// Found reports whether a directory has files of parts.
-func Found(dir string) bool {
-	names, _ := os.ReadDir(dir) // Open reports an error
-	return slices.ContainsFunc(names, func(n fs.DirEntry) bool { return strings.HasSuffix(n.Name(), itemsSuffix) })
 }
 
 // draft writes the lines of a file that gets its name once it is complete and synced.
@@ -391,9 +384,6 @@ func (p *Part) Results() iter.Seq2[ItemResult, error] {
 		}
 		defer results.Close()
 		for it, err := range p.Items() {
-			if errors.Is(err, fs.ErrNotExist) && !row.Results { // its items are not known
-				return
-			}
 			r := missing
 			if err == nil && results.lines[position].end > 0 {
 				r, err = results.at(position)

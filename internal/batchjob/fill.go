@@ -114,7 +114,14 @@ func (t *Table) Flush() error {
 // submitFilled makes a row of a part that was filled.
 func (t *Table) submitFilled(p *Part) error {
 	t.filling = slices.DeleteFunc(t.filling, func(q *Part) bool { return q == p })
-	if err := p.draft.finish(t.dir.items(p.row.Tag)); err != nil {
+	var err error
+	if len(t.Rows()) == 0 { // so that Read reports a table that is missing later
+		err = t.cfg.save(t.dir, nil)
+	}
+	if err == nil {
+		err = p.draft.finish(t.dir.items(p.row.Tag))
+	}
+	if err != nil {
 		p.draft.drop()
 		t.fail(err)
 		return err

@@ -12,8 +12,6 @@
 package batchjob
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -86,41 +84,6 @@ func (r *Row) Count(q *Request) {
 func (r *Row) small() Row {
 	return Row{Tag: r.Tag, State: Recorded, Status: r.Status, Account: r.Account, Model: r.Model, Endpoint: r.Endpoint, Batch: r.Batch,
 		Requests: r.Requests, Succeeded: r.Succeeded, Failed: r.Failed, BegunAt: r.BegunAt, MadeAt: r.MadeAt, EndedAt: r.EndedAt}
-}
-
-// savedVersion is the version of saved tables.
-const savedVersion = 2
-
-type saved struct {
-	Version int   `json:"version"`
-	Parts   []Row `json:"parts"`
-}
-
-// Read reads a saved table. An empty text is an empty table.
-func Read(text []byte) ([]Row, error) {
-	if len(text) == 0 {
-		return nil, nil
-	}
-	var s saved
-	err := json.Unmarshal(text, &s)
-	if _, whole := parseObject(text); whole && s.Version != savedVersion {
-		return nil, errors.New("another version of Sluice saved the batches: use that version")
-	}
-	tags := make(map[string]bool)
-	for i := range s.Parts {
-		r := &s.Parts[i]
-		if err == nil {
-			err = r.check()
-		}
-		if err == nil && tags[r.Tag] {
-			err = fmt.Errorf("the tag %s occurs twice", r.Tag)
-		}
-		tags[r.Tag] = true
-	}
-	if err != nil {
-		return nil, fmt.Errorf("saved batches: %w", err)
-	}
-	return s.Parts, nil
 }
 
 var isTag = regexp.MustCompile(`^[0-9a-f]{12}$`).MatchString

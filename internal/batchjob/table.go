@@ -1,16 +1,17 @@
 package batchjob
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,14 +24,9 @@ import (
 type Config struct {
 	APIs map[string]API // by account, which is the name of a provider
 
-	// Dir is the directory of the files of parts. It is created with mode 0700 when it is needed, and removed when it is empty.
+	// Dir is the directory of the table and of the files of its parts. Only one process may use it at a time. It is created with mode 0700
+	// when it is needed.
 	Dir string
-
-	// Saved is the last text that Save was called with, by any process; nil for none.
-	Saved []byte
-
-	// Save stores a text, which is on disk when it returns. It is not called concurrently.
-	Save func(text []byte) error
 
 	// Resubmit ends lost parts without results, so that the caller can send their items again. Each is looked for once more before.
 	Resubmit bool
@@ -40,6 +36,8 @@ type Config struct {
 	Changed  chan<- struct{} // is sent to after changes. Nil: none
 	Observer sluice.Observer // of the requests to the APIs, whose lane is "batch-api"; nil: none
 	Logger   *slog.Logger    // nil discards
+
+	save func(folder, []Row) error // default folder.save
 }
 
 // Table has the parts of a run. Its methods are safe for concurrent use, except Add, Flush and Cancel, which need one goroutine.
@@ -49,7 +47,7 @@ type Table struct {
 	accounts map[string]*account
 	filling  []*Part // that are no rows yet
 
-	saving  sync.Mutex // held during Save
+	saving  sync.Mutex // held during a save
 	savedAt time.Time
 
 	mu        sync.Mutex
@@ -76,7 +74,6 @@ type Part struct {
 	row      Row
 	admitted bool  // there is room for it at the provider
 	stuck    error // why nothing more comes of it in this process
-	bare     bool  // its file of items is missing
 	given    bool  // by Ended
 
 	seen   *Batch // as the provider described it last
@@ -92,7 +89,7 @@ func (p *Part) Row() Row {
 	return p.row
 }
 
-// Open opens the table that earlier processes left.
+// Open opens the table that earlier processes left. It returns a *FileError for a file that is missing or cannot be read.
 func Open(cfg Config) (*Table, error) {
 	if cfg.Poll <= 0 {
 		cfg.Poll = time.Minute
@@ -103,7 +100,10 @@ func Open(cfg Config) (*Table, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	rows, err := Read(cfg.Saved)
+	if cfg.save == nil {
+		cfg.save = folder.save
+	}
+	rows, err := Read(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -121,19 +121,22 @@ func Open(cfg Config) (*Table, error) {
 	}
 	open := make(map[string]bool)
 	for i := range rows {
-		open[rows[i].Tag] = rows[i].Open()
 		if err = t.load(&rows[i]); err != nil {
 			return nil, errors.Join(err, t.Close())
 		}
+		open[rows[i].Tag] = t.parts[i].row.Open()
 	}
-	if err := t.dir.clean(open); err != nil {
+	if err = t.dir.clean(open); err == nil && cfg.Resubmit { // load may have dropped parts
+		err = t.save(true)
+	}
+	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	wake.Up(cfg.Changed)
 	return t, nil
 }
 
-// load adds a row that an earlier process saved.
+// load adds a row that an earlier process saved. With Resubmit, it drops an open part without a file of items.
 func (t *Table) load(r *Row) error {
 	p := t.newPart(t.accounts[r.Account], *r)
 	t.parts = append(t.parts, p)
@@ -148,20 +151,16 @@ func (t *Table) load(r *Row) error {
 			p.row.State = Sent
 		}
 	}
-	if exists(t.dir.items(r.Tag)) {
-		return nil
-	}
-	p.bare = true
+	items := t.dir.items(r.Tag)
 	switch {
-	case p.row.State == Sent:
-		if p.row.Lost = true; !t.cfg.Resubmit {
-			p.stuck = errLost
-		}
-	case !p.row.Results:
-		p.row.State = Ended
-	default:
-		return fmt.Errorf("%s is missing: restore it", t.dir.items(r.Tag))
+	case exists(items):
+		return nil
+	case !t.cfg.Resubmit:
+		return &FileError{Path: items, Err: fmt.Errorf("the file is missing: it has %d items of batch %q", r.Requests, r.Batch),
+			hint: "restore the file, submit its items again with --redo lost (which may cost twice), or drop them with --cancel --redo lost"}
 	}
+	t.cfg.Logger.Warn("a batch part is dropped, because its file is missing", "file", items, "batch", r.Batch, "requests", r.Requests)
+	p.row = r.small()
 	return nil
 }
 
@@ -209,7 +208,7 @@ func (t *Table) selected(is func(p *Part) bool) (parts []*Part) {
 
 // Parts returns the open parts.
 func (t *Table) Parts() []*Part {
-	return t.selected(func(p *Part) bool { return p.row.Open() && !p.bare })
+	return t.selected(func(p *Part) bool { return p.row.Open() })
 }
 
 // Rows returns all rows.
@@ -250,11 +249,6 @@ func (t *Table) Full() bool {
 		}
 		return waiting[p.account] > 1
 	})) > 0
-}
-
-// Bare reports whether the items of a part are unknown because its file is missing. Any item that is in no other part may be in this one.
-func (t *Table) Bare() bool {
-	return len(t.selected(func(p *Part) bool { return p.bare && p.stuck != nil })) > 0
 }
 
 // maxRecorded limits the recorded rows in a table.
@@ -307,19 +301,17 @@ func (t *Table) Err() error {
 		return t.err
 	}
 	var err error
-	lost := LostError{Dir: string(t.dir)}
+	lost := LostError{}
 	for _, p := range t.parts {
 		switch {
 		case p.stuck == nil:
-		case p.bare:
-			lost.Bare = append(lost.Bare, p.row)
 		case p.row.Lost:
-			lost.Parts = append(lost.Parts, p.row)
+			lost.add(&p.row)
 		default:
 			err = errors.Join(err, p.stuck)
 		}
 	}
-	if len(lost.Parts)+len(lost.Bare) > 0 {
+	if len(lost.Batches) > 0 {
 		err = errors.Join(err, &lost)
 	}
 	return err
@@ -390,9 +382,8 @@ func (t *Table) save(needed bool) error {
 	case later:
 		return nil
 	}
-	text, err := json.Marshal(saved{Version: savedVersion, Parts: t.Rows()})
-	if err == nil {
-		err = t.cfg.Save(text)
+	if rows := t.Rows(); len(rows) > 0 {
+		err = t.cfg.save(t.dir, rows)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: %w", errUnsaved, err)
@@ -415,21 +406,31 @@ func newTag() string {
 // errLost stops the work on a part that a LostError describes.
 var errLost = errors.New("the part is lost")
 
-// LostError is the error of parts of which nothing comes, although they may cost something.
+// LostError is returned for batches that the provider does not know, or whose results it does not have any more. Their items remain.
 type LostError struct {
-	Parts []Row // the provider does not have the batch or its results
-	Bare  []Row // their items are unknown, because their files in Dir are missing
-	Dir   string
+	Account string   // provider of the first batch
+	Batches []string // IDs
+	Lines   int      // requests of all batches
 }
 
-// Error names the first part.
+func (e *LostError) add(r *Row) {
+	e.Account = cmp.Or(e.Account, r.Account)
+	e.Batches = append(e.Batches, r.Batch)
+	e.Lines += r.Requests
+}
+
+// Error names the first batches.
 func (e *LostError) Error() string {
-	if len(e.Parts) == 0 {
-		r := &e.Bare[0]
-		return fmt.Sprintf("%d parts are lost, such as part %s, batch %q of %s: its files in %s are missing",
-			len(e.Bare), r.Tag, r.Batch, r.Account, e.Dir)
+	const most = 5
+	names := strings.Join(e.Batches[:min(most, len(e.Batches))], ", ")
+	if more := len(e.Batches) - most; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
 	}
-	r := &e.Parts[0]
-	return fmt.Sprintf("%d parts are lost, such as batch %s of %s: the provider does not know the batch with this key, or deleted the results",
-		len(e.Parts), r.Batch, r.Account)
+	return fmt.Sprintf("%s does not know %s or deleted the results: %d lines have no result", e.Account, names, e.Lines)
+}
+
+// Hint says what can be done.
+func (e *LostError) Hint() string {
+	return "use the key that submitted the batches, submit the lines again with --redo lost (which may cost twice), " +
+		"or drop them with --cancel --redo lost"
 }

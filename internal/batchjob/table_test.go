@@ -1,6 +1,7 @@
 package batchjob_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -116,14 +117,13 @@ func (l *lander) land(ctx context.Context) (missing int, err error) {
 	}
 }
 
-// bench has a provider, and what a Table saved.
+// bench has a provider, and a directory.
 type bench struct {
-	t     *testing.T
-	api   *double
-	dir   string
-	saved []byte
-	cfg   batchjob.Config
-	done  map[string]int
+	t    *testing.T
+	api  *double
+	dir  string
+	cfg  batchjob.Config
+	done map[string]int
 }
 
 func newBench(t *testing.T) *bench {
@@ -134,10 +134,7 @@ func (b *bench) tryOpen() (*lander, error) {
 	l := &lander{done: b.done, changed: make(chan struct{}, 1)}
 	cfg := b.cfg
 	cfg.APIs = map[string]batchjob.API{"acme": b.api}
-	cfg.Dir, cfg.Saved, cfg.Changed = b.dir, b.saved, l.changed
-	if cfg.Save == nil {
-		cfg.Save = func(s []byte) error { b.saved = s; return nil }
-	}
+	cfg.Dir, cfg.Changed = b.dir, l.changed
 	t, err := batchjob.Open(cfg)
 	l.Table = t
 	return l, err
@@ -179,7 +176,10 @@ func request(i int) *batchjob.Request {
 		Item: batchjob.Item{ID: id, Hash: work.HashOf([]byte(id)).String(), Body: fmt.Appendf(nil, "{\"n\": %d,\n \"text\": [1, 2]}", i)}}
 }
 
-// want fails unless items 0 to n ran once and have results, and no file is left.
+// table returns the name of the saved table.
+func (b *bench) table() string { return filepath.Join(b.dir, "table.json") }
+
+// want fails unless items 0 to n ran once and have results, and only the table is left.
 func (b *bench) want(n int) {
 	b.t.Helper()
 	b.api.runAll()
@@ -191,9 +191,8 @@ func (b *bench) want(n int) {
 	if len(b.done) != n {
 		b.t.Fatalf("there are results of %d items, want %d", len(b.done), n)
 	}
-	if _, err := os.Stat(b.dir); !os.IsNotExist(err) {
-		left, _ := os.ReadDir(b.dir)
-		b.t.Fatalf("the directory is left, err %v: %v", err, left)
+	if left, err := os.ReadDir(b.dir); err != nil || len(left) != 1 || left[0].Name() != filepath.Base(b.table()) {
+		b.t.Fatalf("the directory has %v, err %v", left, err)
 	}
 }
 
@@ -387,7 +386,7 @@ func TestABatchThatIsUnknownIsLost(t *testing.T) {
 		b.api.have(nil) // another key's, for example
 		for range 2 {
 			lost, ok := errors.AsType[*batchjob.LostError](b.run(5))
-			if !ok || len(lost.Parts) != 1 || lost.Parts[0].Batch != "batch-1" || b.api.creates != 1 {
+			if !ok || len(lost.Batches) != 1 || lost.Batches[0] != "batch-1" || lost.Lines != 5 || b.api.creates != 1 {
 				t.Fatalf("%+v, %d batches", lost, b.api.creates)
 			}
 		}
@@ -438,8 +437,9 @@ func TestAGuessThatIsWrongIsReplaced(t *testing.T) {
 		b.api.nameless, b.cfg.Resubmit = true, true
 		b.lose(1)
 		b.begin(5, time.Minute)
-		b.saved = []byte(strings.Replace(string(b.saved), b.api.batches[0].ID, "batch-of-another", 1))
-		if err := b.run(5); err != nil {
+		text, err := os.ReadFile(b.table())
+		text = bytes.Replace(text, []byte(b.api.batches[0].ID), []byte("batch-of-another"), 1)
+		if err := errors.Join(err, os.WriteFile(b.table(), text, 0o600), b.run(5)); err != nil {
 			t.Fatal(err)
 		}
 		if b.want(5); len(b.api.batches) != 1 {
@@ -455,7 +455,7 @@ func TestPartsGuessDifferentBatches(t *testing.T) {
 		b.lose(count)
 		b.api.bounds.Requests = 1
 		b.begin(count, 10*time.Minute)
-		rows, err := batchjob.Read(b.saved)
+		rows, err := batchjob.Read(b.dir)
 		taken := make(map[string]string)
 		for _, r := range rows {
 			if other := taken[r.Batch]; r.Batch == "" || other != "" {
@@ -488,25 +488,22 @@ func TestARejectedKeyEndsTheTableAndPartsStay(t *testing.T) {
 
 func TestNothingIsSubmittedThatCannotBeSaved(t *testing.T) {
 	full := errors.New("no space left on device")
-	for fails := range 5 {
+	for fails := range 6 {
 		bubble(t, fmt.Sprint(fails), func(t *testing.T, b *bench) {
 			saves := 0
-			b.cfg.Save = func(s []byte) error {
+			b.cfg.SaveBy(func(save func() error) error {
 				if saves++; saves > fails {
 					return full
 				}
-				b.saved = s
-				return nil
-			}
+				return save()
+			})
 			if err := b.run(5); !errors.Is(err, full) {
 				t.Errorf("error %v", err)
 			}
-			if made := len(b.api.batches); made > 0 && fails < 3 || len(b.api.files) > 0 && fails < 1 {
+			if made := len(b.api.batches); made > 0 && fails < 4 || len(b.api.files) > 0 && fails < 2 {
 				t.Errorf("%d batches and %d files are at the provider", made, len(b.api.files))
 			}
-			if b.cfg.Save = nil; b.saved == nil {
-				return
-			}
+			b.cfg = batchjob.Config{}
 			if err := b.run(5); err != nil {
 				t.Error(err)
 			}
@@ -609,13 +606,18 @@ func TestARequestThatNoPartCanHoldIsRefused(t *testing.T) {
 	r := request(1)
 	r.Item.Body = fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("a", 100))
 	_, err := l.Add(r)
-	if large, ok := errors.AsType[*batchjob.TooLargeError](err); !ok || large.Max != 100 || l.Pending() != 0 || b.saved != nil {
-		t.Errorf("%v; %d parts are pending, and saved is %s", err, l.Pending(), b.saved)
+	if large, ok := errors.AsType[*batchjob.TooLargeError](err); !ok || large.Max != 100 || l.Pending() != 0 || exists(b.dir) {
+		t.Errorf("%v; %d parts are pending, and there are files: %v", err, l.Pending(), exists(b.dir))
 	}
 	b.api.endpoints = []provider.Endpoint{provider.Messages}
 	if l.Supports("acme", provider.ChatCompletions) || l.Supports("other", provider.Messages) || !l.Supports("acme", provider.Messages) {
 		t.Error("Supports is wrong")
 	}
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
 }
 
 // file returns the only file with a suffix.
@@ -628,82 +630,42 @@ func (b *bench) file(suffix string) string {
 	return names[0]
 }
 
-// TestAPartWithoutItsItems has the file of a part removed, and put back.
+// TestAPartWithoutItsItems has the file of a part removed.
 func TestAPartWithoutItsItems(t *testing.T) {
-	strip := func(t *testing.T, b *bench) (tag string, put func()) {
-		b.api.bounds.Requests = 5
-		b.begin(10, time.Minute)
-		rows, err := batchjob.Read(b.saved)
-		name := filepath.Join(b.dir, rows[0].Tag+".items.jsonl")
-		text, readErr := os.ReadFile(name)
-		if err := errors.Join(err, readErr, os.Remove(name)); err != nil {
-			t.Fatal(err)
-		}
-		return rows[0].Tag, func() {
-			if err := errors.Join(os.MkdirAll(b.dir, 0o700), os.WriteFile(name, text, 0o600)); err != nil {
+	for _, dropped := range []bool{false, true} {
+		bubble(t, fmt.Sprint("dropped by Resubmit: ", dropped), func(t *testing.T, b *bench) {
+			b.api.bounds.Requests = 5
+			b.begin(10, time.Minute)
+			rows, err := batchjob.Read(b.dir)
+			name := filepath.Join(b.dir, rows[0].Tag+".items.jsonl")
+			text, readErr := os.ReadFile(name)
+			if err := errors.Join(err, readErr, os.Remove(name)); err != nil {
 				t.Fatal(err)
 			}
-		}
-	}
-	bubble(t, "it is lost until its file is back", func(t *testing.T, b *bench) {
-		tag, put := strip(t, b)
-		for range 2 {
-			l := b.open()
-			if !l.Bare() {
-				t.Error("all items are known")
-			}
-			l.match()
-			l.Start(t.Context())
-			_, err := l.land(t.Context())
-			lost, ok := errors.AsType[*batchjob.LostError](err)
-			if !ok || len(lost.Parts) != 0 || len(lost.Bare) != 1 || lost.Bare[0].Tag != tag || lost.Bare[0].Batch == "" || !strings.Contains(err.Error(), b.dir) {
-				t.Fatalf("error %v", err)
-			}
-			l.Close()
-		}
-		if b.api.creates != 2 || b.api.cancels != 0 || len(b.done) != 5 {
-			t.Fatalf("%d batches, %d cancelled, %d results", b.api.creates, b.api.cancels, len(b.done))
-		}
-		put()
-		if err := b.run(10); err != nil {
-			t.Fatal(err)
-		}
-		b.want(10)
-	})
-	for _, cancel := range []bool{false, true} {
-		bubble(t, fmt.Sprint("it is dropped by Resubmit, cancel ", cancel), func(t *testing.T, b *bench) {
-			tag, _ := strip(t, b)
-			b.cfg.Resubmit = true
-			l := b.open()
-			defer l.Close()
-			if err := l.match(); err != nil || l.Bare() || len(l.placed) != 5 {
-				t.Errorf("%v, bare %v, %d items in parts", err, l.Bare(), len(l.placed))
-			}
-			want := 1
-			if cancel {
-				want = 2
-				if err := l.Cancel(); err != nil {
-					t.Fatal(err)
+			for range 2 {
+				_, err := b.tryOpen()
+				missing, ok := errors.AsType[*batchjob.FileError](err)
+				if !ok || missing.Path != name || !strings.Contains(err.Error(), rows[0].Batch) || !strings.Contains(missing.Hint(), "--cancel --redo lost") {
+					t.Fatalf("error %v", err)
 				}
 			}
-			l.Start(t.Context())
-			if _, err := l.land(t.Context()); err != nil || l.Rows()[0].Tag != tag || l.Rows()[0].State != batchjob.Recorded || b.api.creates != 2 || b.api.cancels != want {
-				t.Errorf("%v, %+v, %d batches, %d cancelled", err, l.Rows(), b.api.creates, b.api.cancels)
+			want := 2
+			if dropped {
+				b.cfg.Resubmit, want = true, 3
+				err = b.open().Close()
+				b.cfg.Resubmit = false
+			} else {
+				err = os.WriteFile(name, text, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.run(10); err != nil || len(b.done) != 10 || b.api.creates != want {
+				t.Errorf("%v, %d results, %d batches, want %d", err, len(b.done), b.api.creates, want)
 			}
 		})
 	}
-	bubble(t, "it was not submitted", func(t *testing.T, b *bench) {
-		b.failFor("upload", time.Hour, saying(sluice.ServerError, "503"))
-		b.begin(5, time.Minute)
-		if err := os.Remove(b.file(".items.jsonl")); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.run(5); err != nil {
-			t.Fatal(err)
-		}
-		b.want(5)
-	})
-	bubble(t, "its results are missing, too", func(t *testing.T, b *bench) {
+	bubble(t, "its results are missing", func(t *testing.T, b *bench) {
 		l := b.open()
 		ctx, cancel := context.WithCancel(t.Context())
 		l.Start(ctx)
@@ -773,9 +735,10 @@ func TestFilesOfNoRowAreRemoved(t *testing.T) {
 func TestATextThatNoTableSavedIsRefused(t *testing.T) {
 	good := `{"account":"acme","model":"m","tag":"0123456789ab","endpoint":"/v1/chat/completions","state":"new","requests":1}`
 	for name, c := range map[string]struct{ saved, want string }{
-		"no object":        {`[]`, "saved batches"},
-		"cut":              {`{"version":2,"parts":[` + good, "saved batches"},
-		"more":             {`{"version":2,"parts":[]} {}`, "saved batches"},
+		"no object":        {`[]`, "damaged"},
+		"empty":            {"", "damaged"},
+		"cut":              {`{"version":2,"parts":[` + good, "damaged"},
+		"more":             {`{"version":2,"parts":[]} {}`, "damaged"},
 		"another version":  {`{"version":1,"parts":[{"shape":"round"}]}`, "another version"},
 		"a path":           {`{"version":2,"parts":[` + strings.Replace(good, "0123456789ab", "../../../etc", 1) + `]}`, "hexadecimal"},
 		"twice":            {`{"version":2,"parts":[` + good + "," + good + `]}`, "twice"},
@@ -785,7 +748,9 @@ func TestATextThatNoTableSavedIsRefused(t *testing.T) {
 		"unknown account":  {`{"version":2,"parts":[` + strings.Replace(good, `acme`, `other`, 1) + `]}`, "other"},
 	} {
 		b := newBench(t)
-		b.saved = []byte(c.saved)
+		if err := errors.Join(os.Mkdir(b.dir, 0o700), os.WriteFile(b.table(), []byte(c.saved), 0o600)); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := b.tryOpen(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q in it", name, err, c.want)
 		}
@@ -795,7 +760,7 @@ func TestATextThatNoTableSavedIsRefused(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"version":2,"parts":[{"account":"a","tag":"0123456789ab","endpoint":"/v1/messages","state":"new","requests":1}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		rows, err := batchjob.Read(text)
+		rows, err := batchjob.ParseRows(text)
 		for _, r := range rows {
 			if err != nil || len(r.Tag) != 12 || strings.ContainsAny(r.Tag, `./\`) || r.Requests <= 0 {
 				t.Errorf("%q gives %+v, err %v", text, r, err)
@@ -812,7 +777,7 @@ func TestAProblemIsShownUntilItPasses(t *testing.T) {
 		b.failFor("get", 10*time.Minute, saying(sluice.ServerError, "503: overloaded by moon rays"))
 		for _, shown := range []bool{true, false} {
 			b.begin(5, 8*time.Minute)
-			rows, err := batchjob.Read(b.saved)
+			rows, err := batchjob.Read(b.dir)
 			if err != nil || (rows[0].Problem != nil) != shown || shown && !strings.Contains(rows[0].Problem.Message, "moon rays") {
 				t.Errorf("%v: problem %+v", err, rows[0].Problem)
 			}
@@ -870,7 +835,7 @@ func TestReadGivesTheRows(t *testing.T) {
 		b.begin(5, time.Minute)
 		l := b.open()
 		defer l.Close()
-		read, err := batchjob.Read(b.saved)
+		read, err := batchjob.Read(b.dir)
 		want, _ := json.Marshal(l.Rows())
 		if got, _ := json.Marshal(read); err != nil || string(got) != string(want) || !slices.ContainsFunc(read, func(r batchjob.Row) bool { return r.Open() }) {
 			t.Errorf("%v: Read gives %s, Rows %s", err, got, want)

@@ -78,17 +78,20 @@ func TestEndsWellWhenAsked(t *testing.T) {
 	}
 }
 
-// TestBackupOfStateCounts has the state damaged of a directory that a newer version wrote: its backup says so.
-func TestBackupOfStateCounts(t *testing.T) {
+// TestADamagedStateIsReported has the state damaged of a directory: its results remain.
+func TestADamagedStateIsReported(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	args := []string{"--items", b.items(1), "--", "true"}
 	if code, out := b.exec(args...); code != 0 {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
-	b.write("state/state.json", "{")
-	b.write("state/state.json.bak", `{"version":99,"status":"interrupted"}`)
+	b.write("state/state.json", `{"version":99,"status":"interrupted"}`)
 	if code, out := b.exec(args...); code != 2 || !strings.Contains(out, "was written by a newer Sluice") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	b.write("state/state.json", "{")
+	if code, out := b.exec(args...); code != 0 || !strings.Contains(out, "state.json cannot be read") || !strings.Contains(out, "1 by earlier runs") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }

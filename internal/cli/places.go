@@ -15,12 +15,8 @@ func ofExec(dir string) bool {
 	if dir == "" {
 		return false
 	}
-	for _, name := range []string{proc.StatePath(dir), proc.StatePath(dir) + ".bak"} {
-		if _, err := os.Stat(name); err == nil {
-			return true
-		}
-	}
-	return false
+	_, err := os.Stat(proc.StatePath(dir))
+	return err == nil
 }
 
 // execDir returns the directory of a run of sluice exec that a name stands for: its own, or that of the results in it, which the

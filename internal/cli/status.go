@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/batchjob"
 	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/work"
 )
@@ -151,10 +152,6 @@ func (l *looker) warn(format string, args ...any) {
 func stand(output string, warn func(format string, args ...any)) (*runStatus, error) {
 	results, path := places(output)
 	state, err := work.LoadState(path)
-	if damaged, ok := errors.AsType[*work.DamagedStateError](err); ok && damaged.Backup {
-		warn("%v", damaged)
-		err = nil
-	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &exitError{code: exitFailed, err: fmt.Errorf("no run has the state file %s", path),
 			hint: "name the output of a run, or list the runs of a directory with sluice status"}
@@ -163,8 +160,8 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 		return nil, &exitError{code: exitFailed, err: err, hint: "run the same command again to write a new state"}
 	}
 	st := &runStatus{Output: output, Status: string(state.Status), Reason: state.Reason, State: &state}
-	if st.Parts, err = partsOf(&state); err != nil {
-		warn("%s: its batches cannot be read: %v", path, err)
+	if st.Parts, err = batchjob.Read(results + batch.BatchesSuffix); err != nil {
+		warn("%v", err)
 	}
 	if st.ended() {
 		st.Hint = cmp.Or(pendingHint(st.Parts), st.leftHint(time.Now()))

@@ -320,8 +320,8 @@ func (v *viaBench) judge(lines int) {
 		v.Errorf("%d ids are recorded, want %d", len(ids), lines)
 	}
 	v.paidOnce(lines)
-	if _, err := os.Stat(v.out + ".batches"); err == nil {
-		v.Error("files of requests are left")
+	if left, err := filepath.Glob(v.out + ".batches/*.jsonl"); err != nil || len(left) > 0 {
+		v.Errorf("files of requests are left: %v", left)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/batchjob"
 	"github.com/sluice-llm/sluice/internal/prose"
-	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // partFigures are how the parts of a run stand together.
@@ -157,16 +156,6 @@ func partWords(p *batch.Part, now time.Time) string {
 		text += ": " + clip(p.Problem.Message, mostMessage)
 	}
 	return text
-}
-
-// partsOf reads the parts that a state has. What they are made of stands in no other field then.
-func partsOf(state *work.State) ([]batch.Part, error) {
-	if len(state.Batches) == 0 {
-		return nil, nil
-	}
-	all, err := batchjob.Read(state.Batches)
-	state.Batches = nil
-	return all, err
 }
 
 // pendingHint says what to do about parts that a run left; "" where it left none.

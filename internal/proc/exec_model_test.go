@@ -302,7 +302,7 @@ func (m *model) check(rep proc.Report, err error, only string) (whole bool) {
 // damage does to the files what a crash or an editor may.
 func (m *model) damage() {
 	state := proc.StatePath(m.cfg.Dir)
-	switch m.luck.IntN(6) {
+	switch m.luck.IntN(5) {
 	case 0:
 		path := proc.ResultsPath(m.cfg.Dir)
 		data, err := os.ReadFile(path)
@@ -322,9 +322,5 @@ func (m *model) damage() {
 	case 1:
 		os.WriteFile(state, []byte("{"), 0o600)
 		m.tell("the state is broken")
-	case 2:
-		os.WriteFile(state, nil, 0o600)
-		os.Remove(state + ".bak")
-		m.tell("the state and its backup are broken")
 	}
 }

@@ -54,8 +54,7 @@ func (x *Exec) openState() (err error) {
 
 // checkState refuses the directory of another run.
 func (x *Exec) checkState() error {
-	// Where there is none it is zero. That it is damaged is for OpenJournal to say; what its backup says counts.
-	earlier, _ := work.LoadState(StatePath(x.dir))
+	earlier, _ := work.LoadState(StatePath(x.dir)) // OpenJournal warns if it is damaged
 	switch {
 	case earlier.Version > stateVersion:
 		return &DirectoryError{Dir: x.dir, Text: "was written by a newer Sluice", Advice: "use that version, or another directory with --state"}

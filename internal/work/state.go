@@ -1,11 +1,9 @@
 package work
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"time"
 
@@ -51,8 +49,6 @@ type State struct {
 	Throttles    int `json:"throttles"`     // Rate-limited requests.
 	InputTokens  int `json:"input_tokens"`  // Input tokens.
 	OutputTokens int `json:"output_tokens"` // Output tokens.
-
-	Batches json.RawMessage `json:"batches,omitempty"` // Pending batches.
 }
 
 // RateLimit is what a pause is for.
@@ -70,75 +66,32 @@ type RateLimit struct {
 // StatePath returns where the state of the journal at path is.
 func StatePath(journal string) string { return journal + ".state.json" }
 
-// DamagedStateError is returned by LoadState with a state from the backup, or without one (Backup is false).
-type DamagedStateError struct {
-	Path   string
-	Backup bool  // the state is the one before
-	Err    error // what is wrong with the file
-}
-
-// Error says what is damaged and what was used instead.
-func (e *DamagedStateError) Error() string {
-	if e.Backup {
-		return fmt.Sprintf("state file %s is damaged (%v): Sluice reads its backup instead", e.Path, e.Err)
-	}
-	return fmt.Sprintf("state file %s is damaged (%v), and no intact backup exists", e.Path, e.Err)
-}
-
-// Unwrap returns what was wrong with the file.
-func (e *DamagedStateError) Unwrap() error { return e.Err }
-
-// LoadState reads a state file. If that is damaged or missing while its backup is good, the backup's state is returned,
-// with a *DamagedStateError if it was damaged. With neither file the error is fs.ErrNotExist.
-func LoadState(path string) (State, error) {
-	state, err := readState(path)
-	if err == nil {
-		return state, nil
-	}
-	backup, backupErr := readState(path + ".bak")
-	switch missing := errors.Is(err, fs.ErrNotExist); {
-	case !missing:
-		return backup, &DamagedStateError{Path: path, Backup: backupErr == nil, Err: err}
-	case backupErr != nil:
-		return State{}, err
-	}
-	return backup, nil // killed between the two renames of save
-}
-
-// mostState bounds what is read of a state file, which has a few lines, and some for each batch at a provider.
-const mostState = 16 << 20
-
-func readState(path string) (State, error) {
+// LoadState reads a state file. If it is missing, the error is fs.ErrNotExist.
+func LoadState(path string) (state State, err error) {
 	f, err := regular.Open(path)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return State{}, err
 	}
-	defer f.Close()
-	var state State
-	b, err := io.ReadAll(io.LimitReader(f, mostState))
-	if err = cmp.Or(err, json.Unmarshal(b, &state)); err == nil && state.Status == "" {
+	if err == nil {
+		err = json.NewDecoder(f).Decode(&state)
+		f.Close()
+	}
+	if err == nil && state.Status == "" {
 		err = errors.New("the file contains no status")
 	}
 	if err != nil {
-		return State{}, err
+		return State{}, fmt.Errorf("state file %s cannot be read: %w", path, err)
 	}
 	return state, nil
 }
 
-// save replaces the state file, keeping the one before as its backup. Whatever instant the process dies at, one of the
-// two is whole; with sync also if the system does.
+// save replaces the state file: it is whole even if the process dies, and with sync also if the system does.
 func (s State) save(path string, sync bool) error {
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
 	}
-	if len(b) >= mostState { // it could not be read again
-		return fmt.Errorf("the state file would have %d bytes, but the maximum is %d: use fewer batches at once", len(b), mostState)
-	}
-	o := atomicfile.Options{
-		Mode: 0o644, Draft: path + ".tmp", NoSync: !sync, // whoever has the journal has the name, too
-		Backup: func() bool { _, damaged := readState(path); return damaged == nil }, // a damaged one must not replace a good backup
-	}
+	o := atomicfile.Options{Mode: 0o644, Draft: path + ".tmp", NoSync: !sync} // the process that has the journal has the name, too
 	if err := atomicfile.Write(path, o, append(b, '\n')); err != nil {
 		return fmt.Errorf("state file: %w", err)
 	}

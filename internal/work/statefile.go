@@ -1,10 +1,10 @@
 package work
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"reflect"
@@ -32,7 +32,7 @@ type stateFile struct {
 // begin reads what an earlier run left and says that this process has the journal.
 func (s *stateFile) begin(cfg JournalConfig) error {
 	earlier, err := LoadState(s.path)
-	if _, damaged := errors.AsType[*DamagedStateError](err); damaged {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.log.Warn(err.Error())
 	}
 	s.earlier, s.now = earlier, earlier
@@ -56,9 +56,9 @@ func (s *stateFile) update(change func(*State)) error {
 	}
 	s.now.UpdatedAt = time.Now().UTC()
 	s.now.Heartbeat = s.now.UpdatedAt
-	err := s.now.save(s.path, s.sync || !bytes.Equal(s.now.Batches, before.Batches))
+	err := s.now.save(s.path, s.sync)
 	if err != nil {
-		s.now.Heartbeat, s.now.Batches = time.Time{}, before.Batches // so the next update writes it
+		s.now.Heartbeat = time.Time{} // so the next update writes it
 	}
 	return err
 }
@@ -70,26 +70,17 @@ func (s *stateFile) end() (completed bool) {
 	switch {
 	case s.now.Status != Running:
 	case s.earlier.Status != "":
-		earlier := s.earlier
-		earlier.Batches = s.now.Batches
-		if err := earlier.save(s.path, s.sync); err != nil {
+		if err := s.earlier.save(s.path, s.sync); err != nil {
 			s.log.Warn("the state file could not be updated", "error", err)
 		}
-	case len(s.now.Batches) == 0:
+	default:
 		os.Remove(s.path)
-		os.Remove(s.path + ".bak")
 	}
 	return s.now.Status == Completed
 }
 
 // Earlier returns the state that the run before left. Without a Status there was none.
 func (j *Journal) Earlier() State { return j.state.earlier }
-
-// Keep puts what a run knows of batches at a provider into the state: JSON, nil for nothing. It is on the disk when Keep returns,
-// and stays there, for other runs too, until another Keep.
-func (j *Journal) Keep(batches []byte) error {
-	return j.state.update(func(s *State) { s.Batches = batches })
-}
 
 // Withdraw makes Close leave the state as it was before this run, of which nothing came.
 func (j *Journal) Withdraw() {
