@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +17,15 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// forms are those that there are.
-var forms = [...]string{"openai", "anthropic", "gemini"}
+// forms are the Batch APIs of the registry. Each has the name of a provider.
+var forms = func() (all []string) {
+	for _, p := range provider.Published().All() {
+		if api := p.Batches.API; api != "" && !slices.Contains(all, api) {
+			all = append(all, api)
+		}
+	}
+	return all
+}()
 
 // every makes each call of an API.
 func every(ctx context.Context, api batchjob.API, form string) map[string]error {

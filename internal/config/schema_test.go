@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/suite"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 const schemaFile = "../../docs/sluice.schema.json"
@@ -108,6 +109,11 @@ func TestTheSchemaAcceptsWhatIsRead(t *testing.T) {
 	}
 	if n < 12 {
 		t.Errorf("only %d examples", n)
+	}
+	for _, p := range provider.Published().All() {
+		if text := "providers: [{name: x, batches: {api: " + p.Batches.API + "}}]"; p.Batches.API != "" && judge(t, s, text) != nil {
+			t.Errorf("the schema refuses %s", text)
+		}
 	}
 	for _, text := range []string{
 		"", "limits: {burst: 0.5s}", "limits: {requests: 100/10s}", "limits: {rpm: {value: 5, source: measured, at: 2026-01-01T00:00:00Z}}", "providers: []", "upstreams: []", "serve: {}",

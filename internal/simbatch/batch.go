@@ -273,9 +273,10 @@ func (h *Handler) limit(b *batch) {
 	c := &h.config
 	if n := c.PerHour; n > 0 && len(lastHour) >= n {
 		wait := lastHour[len(lastHour)-n].Add(time.Hour).Sub(b.created)
-		b.wrong("per_hour", 0, "limit", prose.Group(n), "wait", seconds(wait))
-		b.problems[0].wait = wait
-		return
+		if b.wrong("per_hour", 0, "limit", prose.Group(n), "wait", seconds(wait)) {
+			b.problems[0].wait = wait
+			return
+		}
 	}
 	if c.Pending > 0 && pending > c.Pending && b.wrong("pending", 0, "limit", prose.Group(c.Pending)) {
 		return
