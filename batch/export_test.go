@@ -2,6 +2,7 @@ package batch
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 
 	"github.com/sluice-llm/sluice/internal/budget"
@@ -30,7 +31,11 @@ func ParseLine(line []byte, number int) (Parsed, error) {
 
 func parseLine(line []byte, number int) (*parser, request, error) {
 	sims, _ := provider.Lookup("sim")
-	p := newParser(fill{provider: sims, model: "m", system: "s", maxTokens: 3, set: []setting{{"x", []byte("1")}, {"y.z", []byte("2")}}})
+	set := map[string]json.RawMessage{"x": []byte("1"), "y.z": []byte("2")}
+	p, err := newParser(&Config{Provider: sims, Model: "m", System: "s", MaxTokens: 3, Set: set})
+	if err != nil {
+		return nil, request{}, err
+	}
 	rq, bad := p.parse(&rows.Row{Line: work.Line{Number: number, Bytes: bytes.TrimSuffix(line, []byte("\r"))}})
 	if bad != nil {
 		return nil, rq, errors.New(bad.Text)
