@@ -201,8 +201,7 @@ func mendable(k sluice.Kind) bool { return k.Throttle() || k.Transient() || k ==
 // with a *ConfigError, a *work.LockedError, *InputErrors, a *ChangedError, an *OtherInputError, a *PendingError
 // or a *work.JournalError.
 func Open(cfg Config) (*Batch, error) {
-	f, err := cfg.check()
-	if err != nil {
+	if err := cfg.check(); err != nil {
 		return nil, err
 	}
 	b := &Batch{cfg: cfg, log: cfg.Logger}
@@ -211,7 +210,7 @@ func Open(cfg Config) (*Batch, error) {
 	b.guard = budget.New(budget.Config{Budget: cfg.Budget, Estimate: b.live.estimate, Used: used, Stop: b.Stop})
 	b.live.guard, b.live.opened = b.guard, b.honour
 	b.back = newBackend(b)
-	in, err := openInput(cfg, f)
+	in, err := openInput(&b.cfg)
 	if err != nil {
 		return nil, err
 	}

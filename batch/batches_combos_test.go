@@ -35,8 +35,8 @@ func TestWhicheverWayLinesGoEachIsPaidForOnce(t *testing.T) {
 
 // journey is runs on the same output, one after the other, each by its own way.
 type journey struct {
-	t      *testing.T
-	luck   *rand.Rand
+	t *testing.T
+	questionnaire
 	files  files
 	cache  string
 	server *sim.Server
@@ -44,20 +44,17 @@ type journey struct {
 	checks bool
 	log    []string
 
-	items  []askedItem
-	asks   map[int]int // how often a question was asked anew
-	past   map[string][]int
 	cuts   int // runs whose open calls were abandoned
 	mu     sync.Mutex
-	refuse map[string]int // how many answers of an item are refused yet
+	refuse map[string]int // remaining answers of an item that are refused
 }
 
 // newJourney draws what stays the same in all runs, and what the provider does.
 func newJourney(t *testing.T, seed uint64) *journey {
 	luck := rand.New(rand.NewPCG(seed, 21))
 	c := sim.Config{Seed: seed, Batches: sim.Batches{Latency: time.Duration(1+luck.IntN(3600)) * time.Second}}
-	j := &journey{t: t, luck: luck, files: newFiles(t, ""), cache: filepath.Join(t.TempDir(), "cache"), faulty: luck.IntN(3) > 0,
-		checks: luck.IntN(3) == 0, asks: make(map[int]int), past: make(map[string][]int), refuse: make(map[string]int)}
+	j := &journey{t: t, questionnaire: newQuestionnaire(luck), files: newFiles(t, ""), cache: filepath.Join(t.TempDir(), "cache"), faulty: luck.IntN(3) > 0,
+		checks: luck.IntN(3) == 0, refuse: make(map[string]int)}
 	if j.faulty {
 		b := &c.Batches
 		b.Fail = luck.Float64() * 0.4
@@ -81,29 +78,6 @@ func newJourney(t *testing.T, seed uint64) *journey {
 	return j
 }
 
-// add appends items, which often ask what others do.
-func (j *journey) add(n int) {
-	for range n {
-		id := fmt.Sprintf("i%d", len(j.past))
-		j.items = append(j.items, askedItem{id: id})
-		j.past[id] = nil
-		j.ask(len(j.items)-1, j.luck.IntN(40))
-	}
-}
-
-func (j *journey) ask(i, question int) {
-	it := &j.items[i]
-	if p := j.past[it.id]; len(p) > 0 && p[len(p)-1] == question {
-		return
-	}
-	it.question = question
-	j.past[it.id] = append(j.past[it.id], question)
-	j.asks[question]++
-	if j.checks && j.luck.IntN(3) == 0 {
-		j.refuse[it.id] = j.luck.IntN(4)
-	}
-}
-
 // inquiry is the body that asks a question.
 func inquiry(question int) string {
 	return fmt.Sprintf(`{"model":"m","max_tokens":40,"messages":[{"role":"user","content":"What is %d?"}]}`, question)
@@ -115,21 +89,6 @@ func (j *journey) text() string {
 		fmt.Fprintf(&b, `{"custom_id":%q,"method":"POST","url":"/v1/chat/completions","body":%s}`+"\n", it.id, inquiry(it.question))
 	}
 	return b.String()
-}
-
-// change is what people do to an input between runs.
-func (j *journey) change() {
-	if j.luck.IntN(3) == 0 {
-		j.add(1 + j.luck.IntN(10))
-	}
-	if j.luck.IntN(3) == 0 {
-		for range 1 + j.luck.IntN(4) {
-			j.ask(j.luck.IntN(len(j.items)), j.luck.IntN(40))
-		}
-	}
-	if j.luck.IntN(3) == 0 {
-		j.luck.Shuffle(len(j.items), func(a, b int) { j.items[a], j.items[b] = j.items[b], j.items[a] })
-	}
 }
 
 // live runs until all is done.
@@ -232,6 +191,9 @@ var errRefused = errors.New("it is not what was asked for")
 func (j *journey) check(id string, _ provider.Endpoint, _ []byte) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if _, known := j.refuse[id]; !known {
+		j.refuse[id] = max(0, int(id[len(id)-1])-'6')
+	}
 	if j.refuse[id] > 0 {
 		j.refuse[id]--
 		return errRefused
@@ -313,7 +275,7 @@ func (j *journey) judgePaid() error {
 		return nil
 	}
 	paid, excess := j.server.Stats().Paid, 0
-	for q, times := range j.asks {
+	for q, times := range j.times {
 		excess += max(0, paid[sim.RequestHash([]byte(inquiry(q)))]-times)
 	}
 	if excess > 8*j.cuts {

@@ -26,7 +26,6 @@ type viaForm struct {
 	name, model, url string
 	ask              string // is the member of a request that has the question, around %s
 	made             string // is how the path ends of the call that makes a batch
-	most             int    // requests of a batch; 0 is no bound of which a refusal tells
 	noPart           bool   // a batch that ends early has no results
 	unread           bool   // the results do not say by which status a line was refused, or in which words
 }
@@ -35,8 +34,8 @@ type viaForm struct {
 func viaForms() []viaForm {
 	const messages = `"messages":[{"role":"user","content":"%s"}]`
 	return []viaForm{
-		{name: "openai", model: "gpt-4o-mini", url: "/v1/chat/completions", ask: messages, made: "/v1/batches", most: 15},
-		{name: "anthropic", model: "claude-haiku-4-5", url: "/v1/messages", ask: `"max_tokens":64,` + messages, made: "/v1/messages/batches", most: 15},
+		{name: "openai", model: "gpt-4o-mini", url: "/v1/chat/completions", ask: messages, made: "/v1/batches"},
+		{name: "anthropic", model: "claude-haiku-4-5", url: "/v1/messages", ask: `"max_tokens":64,` + messages, made: "/v1/messages/batches"},
 		{name: "gemini", model: "gemini-2.5-flash", url: "/v1beta/models/{model}:generateContent", ask: `"contents":[{"role":"user","parts":[{"text":"%s"}]}]`,
 			made: ":batchGenerateContent", noPart: true, unread: true},
 	}
@@ -78,6 +77,11 @@ func (v viaForm) config(t testing.TB, f files, c sim.Config) (batch.Config, *sim
 		t.Fatalf("no provider %s", v.name)
 	}
 	return cfg, server
+}
+
+// oneForm runs a test for a form of which another does not differ.
+func oneForm(t *testing.T, test func(*testing.T, viaForm)) {
+	synctest.Test(t, func(t *testing.T) { test(t, viaForms()[0]) })
 }
 
 // eachForm runs a test for each form, in a time of its own.
@@ -165,11 +169,11 @@ func answerOf(t testing.TB, r result) map[string]any {
 	return body
 }
 
-func TestEachFormTakesLinesThatFailToLaterParts(t *testing.T) {
-	eachForm(t, func(t *testing.T, form viaForm) {
+func TestLinesThatFailAreTakenToLaterParts(t *testing.T) {
+	oneForm(t, func(t *testing.T, form viaForm) {
 		f := newFiles(t, form.lines(300))
 		cfg, server := form.config(t, f, sim.Config{Seed: 3, Batches: sim.Batches{Fail: 0.15, ExpireEvery: 3, FailEvery: 7, CutResults: 1}})
-		cfg.Provider.Batches.Requests, cfg.Budget.Attempts = 60, 12 // of Anthropic's batches some fail line by line
+		cfg.Provider.Batches.Requests, cfg.Budget.Attempts = 60, 12
 		rep, err := run(t, cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -214,9 +218,9 @@ func paidOnce(t testing.TB, server *sim.Server, requests int) {
 // TestALineThatWasNotRunCostsNoAttempt has every other batch expire, and one attempt allowed. Where a refusal says that a
 // part is too large, it is split before.
 func TestALineThatWasNotRunCostsNoAttempt(t *testing.T) {
-	eachForm(t, func(t *testing.T, form viaForm) {
+	oneForm(t, func(t *testing.T, form viaForm) {
 		f := newFiles(t, form.lines(80))
-		cfg, server := form.config(t, f, sim.Config{Batches: sim.Batches{ExpireEvery: 2, MaxRequests: form.most}})
+		cfg, server := form.config(t, f, sim.Config{Batches: sim.Batches{ExpireEvery: 2, MaxRequests: 15}})
 		cfg.Provider.Batches.Requests, cfg.Budget.Attempts = 20, 1
 		rep, err := run(t, cfg)
 		if err != nil || rep.Done != 80 {
@@ -257,11 +261,7 @@ func TestEachFormCancelled(t *testing.T) {
 func TestEachFormWaitsForRoom(t *testing.T) {
 	eachForm(t, func(t *testing.T, form viaForm) {
 		f := newFiles(t, form.lines(60))
-		room := sim.Batches{Latency: time.Hour, EnqueuedTokens: 20 * 7, PerHour: 3}
-		if form.name == "anthropic" {
-			room.Pending = 45
-		}
-		cfg, server := form.config(t, f, sim.Config{Batches: room})
+		cfg, server := form.config(t, f, sim.Config{Batches: sim.Batches{Latency: time.Hour, EnqueuedTokens: 20 * 7, Pending: 45, PerHour: 3}})
 		cfg.Provider.Batches.Requests = 20
 		rep, err := run(t, cfg)
 		refused := server.Stats().Batches.Refused
@@ -273,8 +273,8 @@ func TestEachFormWaitsForRoom(t *testing.T) {
 	})
 }
 
-func TestEachFormLosesResults(t *testing.T) {
-	eachForm(t, func(t *testing.T, form viaForm) {
+func TestResultsThatAreLost(t *testing.T) {
+	oneForm(t, func(t *testing.T, form viaForm) {
 		f := newFiles(t, form.lines(30))
 		cfg, server := form.config(t, f, sim.Config{})
 		keeps := cfg.Transport
@@ -385,30 +385,4 @@ func foreignBatch(t *testing.T, rt http.RoundTripper, serial, requests int) {
 	if err == nil { // else its answer was lost, as ours are
 		resp.Body.Close()
 	}
-}
-
-func TestEachFormEmbeds(t *testing.T) {
-	eachForm(t, func(t *testing.T, form viaForm) {
-		var input strings.Builder
-		for i := range 20 {
-			fmt.Fprintf(&input, `{"custom_id":"%d","method":"POST","url":"/v1/embeddings","body":{"model":"embed","input":"text %d"}}`+"\n", i, i)
-		}
-		if form.name != "openai" {
-			return // the imitation has none: the wire is tested beside it
-		}
-		live, f := newFiles(t, input.String()), newFiles(t, input.String())
-		cfg, _ := form.config(t, live, sim.Config{})
-		cfg.Batches = nil
-		if _, err := run(t, cfg); err != nil {
-			t.Fatal(err)
-		}
-		cfg, server := form.config(t, f, sim.Config{})
-		if rep, err := run(t, cfg); err != nil || rep.Done != 20 || server.Stats().Batches.Batches != 1 {
-			t.Fatalf("%+v, %v", rep.Report, err)
-		}
-		got := f.results(t)
-		for id, w := range live.results(t) {
-			form.same(t, id, w, got[id])
-		}
-	})
 }

@@ -1,7 +1,6 @@
 package batch_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,14 +8,12 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -33,10 +30,6 @@ type payer struct {
 }
 
 const priceIn, priceOut = 3.0, 15.0 // USD per million
-
-func (p *payer) cost() float64 {
-	return (float64(p.in)*priceIn + float64(p.out)*priceOut) / 1e6
-}
 
 func (p *payer) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, _ := io.ReadAll(r.Body)
@@ -92,16 +85,6 @@ func (p *payer) bill(in, out int) {
 	p.out += out
 }
 
-// sized are lines of different sizes, which declare what they may take.
-func sized(n int, luck *rand.Rand) string {
-	var b strings.Builder
-	for i := range n {
-		fmt.Fprintf(&b, `{"custom_id":"%d","method":"POST","url":"/v1/chat/completions","body":{"model":"m%d","max_tokens":%d,"messages":[{"role":"user","content":"%s"}]}}`+"\n",
-			i+1, luck.IntN(3), 1+luck.IntN(800), strings.Repeat("word ", 1+luck.IntN(200)))
-	}
-	return b.String()
-}
-
 func prices(provider.Provider, string) *provider.Price { return provider.FlatPrice(priceIn, priceOut) }
 
 func TestABudgetIsExceededByTheOpenRequestsAtMost(t *testing.T) {
@@ -133,56 +116,6 @@ func TestABudgetIsExceededByTheOpenRequestsAtMost(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-func TestABudgetIsNeverExceeded(t *testing.T) {
-	for seed := range suite.Size(uint64(12), 40) {
-		synctest.Test(t, func(t *testing.T) {
-			luck := rand.New(rand.NewPCG(seed, 1))
-			f := newFiles(t, sized(120, luck))
-			p := &payer{luck: rand.New(rand.NewPCG(seed, 2)), faults: luck.Float64() * 0.6, most: time.Duration(1 + luck.IntN(3000)*int(time.Millisecond))}
-			cfg := f.config(t, p)
-			cfg.Price = prices
-			cfg.Check = func(_ string, _ provider.Endpoint, body []byte) error {
-				if strings.Contains(string(body), "WRONG") {
-					return errors.New(strings.Repeat("wrong ", 150))
-				}
-				return nil
-			}
-			cfg.Feedback = seed%2 == 1 // the next request is longer than the line's
-			cfg.Budget = batch.Budget{Attempts: 6}
-			if luck.IntN(2) == 0 {
-				cfg.Budget.Cost = 0.01 + luck.Float64()*0.3
-			}
-			if cfg.Budget.Cost == 0 || luck.IntN(3) == 0 {
-				cfg.Budget.Tokens = 200 + luck.IntN(30000)
-			}
-			rep, err := run(t, cfg)
-			if most := cfg.Budget.Tokens; most > 0 && p.in+p.out > most {
-				t.Errorf("seed %d: %d tokens of %d", seed, p.in+p.out, most)
-			}
-			if most := cfg.Budget.Cost; most > 0 && p.cost() > most {
-				t.Errorf("seed %d: %v USD of %v", seed, p.cost(), most)
-			}
-			spent, stopped := errors.AsType[*batch.BudgetError](err)
-			switch {
-			case err == nil && rep.Left() != 0, err != nil && !stopped:
-				t.Errorf("seed %d: %d left, error %v", seed, rep.Left(), err)
-			case stopped && spent.Used.Used+spent.Next <= spent.Limit:
-				t.Errorf("seed %d: stopped although the next fits: %v", seed, err)
-			case stopped && rep.Left() == 0:
-				t.Errorf("seed %d: stopped with nothing left", seed)
-			}
-			for _, u := range rep.Budgets {
-				if u.Used > u.Limit {
-					t.Errorf("seed %d: %s", seed, u)
-				}
-			}
-			if rep.Done+rep.Report.Failed > 0 && len(f.results(t)) != rep.Done+rep.Report.Failed {
-				t.Errorf("seed %d: recorded %d", seed, len(f.results(t)))
-			}
-		})
 	}
 }
 
@@ -235,151 +168,6 @@ func TestUnknownAnswersAreJudgedByThoseSeen(t *testing.T) {
 	})
 }
 
-// TestARetryThatFindsNoRoomWaits has a second try that does not fit until another call is over.
-func TestARetryThatFindsNoRoomWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFiles(t, strings.ReplaceAll(chats(2), `"model":"m"`, `"model":"m","max_tokens":100`))
-		var mu sync.Mutex
-		tries := map[string]int{}
-		cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
-			s := &stub{answer: strings.NewReplacer(`"prompt_tokens":5,"completion_tokens":2,"total_tokens":7`, `"prompt_tokens":3,"completion_tokens":60,"total_tokens":63`).Replace(chatAnswer)}
-			resp, err := s.RoundTrip(r)
-			mu.Lock()
-			first := strings.Contains(s.sent[0].body, "What is 1?")
-			tries[s.sent[0].body]++
-			mu.Unlock()
-			if !first {
-				s.answer = chatAnswer
-				resp, err = s.RoundTrip(r)
-				time.Sleep(time.Minute)
-			}
-			return resp, err
-		}))
-		var checked atomic.Int32
-		cfg.Check = func(id string, _ provider.Endpoint, _ []byte) error {
-			if n := checked.Add(1); id == "1" && n == 1 {
-				return errors.New("wrong")
-			}
-			return nil
-		}
-		cfg.Budget.Tokens = 2*103 + 20
-		rep, err := run(t, cfg)
-		if err != nil || rep.Done != 2 || rep.Attempts != 3 {
-			t.Errorf("done %d in %d attempts, error %v", rep.Done, rep.Attempts, err)
-		}
-		if r := f.results(t)["1"]; r.Sluice.Attempts != 2 || r.Sluice.OutputTokens != 120 {
-			t.Errorf("attempts %d, output %d", r.Sluice.Attempts, r.Sluice.OutputTokens)
-		}
-	})
-}
-
-// TestAttemptsStayBoundedByARetryThatWaited has a call whose every answer is refused. Its second try waits for the other
-// call to end; the third is the last.
-func TestAttemptsStayBoundedByARetryThatWaited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFiles(t, strings.ReplaceAll(chats(2), `"model":"m"`, `"model":"m","max_tokens":100`))
-		cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
-			s := &stub{answer: strings.Replace(chatAnswer, `"prompt_tokens":5,"completion_tokens":2`, `"prompt_tokens":3,"completion_tokens":60`, 1)}
-			resp, err := s.RoundTrip(r)
-			if strings.Contains(s.sent[0].body, "What is 2?") {
-				time.Sleep(time.Minute)
-				return (&stub{}).RoundTrip(r)
-			}
-			return resp, err
-		}))
-		cfg.Scheduler = func(provider.Provider) (*sluice.Scheduler, error) {
-			s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 8}, Attempts: 3})
-			t.Cleanup(func() { s.Close() })
-			return s, err
-		}
-		cfg.Check = func(id string, _ provider.Endpoint, _ []byte) error {
-			if id == "1" {
-				return errors.New("wrong")
-			}
-			return nil
-		}
-		cfg.Budget = batch.Budget{Tokens: 3*63 + 7 + 50, Attempts: 3}
-		rep, err := run(t, cfg)
-		if err != nil || rep.Done != 1 || rep.Report.Failed != 1 {
-			t.Errorf("done %d, failed %d, error %v", rep.Done, rep.Report.Failed, err)
-		}
-		if r := f.results(t)["1"]; r.Sluice.Attempts != 3 || r.Sluice.Kind != "invalid_output" || r.Error.Message != "wrong" {
-			t.Errorf("%d attempts, %s, %+v", r.Sluice.Attempts, r.Sluice.Kind, r.Error)
-		}
-	})
-}
-
-// TestTheRunGoesOnWhileOneThatWaitsFits has a large call wait before a small one, for which alone there is room.
-func TestTheRunGoesOnWhileOneThatWaitsFits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		text := ""
-		for i, most := range []int{100, 1000, 10} {
-			text += strings.Replace(chat(i+1), `"model":"m"`, fmt.Sprintf(`"model":"m","max_tokens":%d`, most), 1) + "\n"
-		}
-		f := newFiles(t, text)
-		cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
-			time.Sleep(time.Second)
-			return (&stub{}).RoundTrip(r)
-		}))
-		cfg.Budget.Tokens = 500
-		rep, err := run(t, cfg)
-		if spent, ok := errors.AsType[*batch.BudgetError](err); !ok || spent.ID != "2" || !spent.Alone() || rep.Done != 2 {
-			t.Errorf("done %d, error %v", rep.Done, err)
-		}
-	})
-}
-
-// TestACallThatNeverFitsHoldsNobodyUp has one early in a long run.
-func TestACallThatNeverFitsHoldsNobodyUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lines := strings.SplitAfter(strings.ReplaceAll(chats(80), `"model":"m"`, `"model":"m","max_tokens":100`), "\n")
-		lines[19] = strings.Replace(lines[19], "100", "100000", 1)
-		f := newFiles(t, strings.Join(lines, ""))
-		cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
-			time.Sleep(time.Second)
-			return (&stub{}).RoundTrip(r)
-		}))
-		cfg.Budget.Tokens = 20_000
-		rep, err := run(t, cfg)
-		if spent, ok := errors.AsType[*batch.BudgetError](err); !ok || spent.ID != "20" || !spent.Alone() || rep.Done != 79 || rep.Wall > 15*time.Second {
-			t.Errorf("done %d in %s, error %v", rep.Done, rep.Wall, err)
-		}
-	})
-}
-
-// TestCallsWaitForRoomInOrder has a small call come after a large one that waits: it would fit at once.
-func TestCallsWaitForRoomInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFiles(t, "")
-		var mu sync.Mutex
-		began, sent := time.Now(), map[string]time.Duration{}
-		cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
-			s := &stub{}
-			resp, err := s.RoundTrip(r)
-			_, rest, _ := strings.Cut(s.sent[0].body, "What is ")
-			mu.Lock()
-			sent[rest[:1]] = time.Since(began)
-			mu.Unlock()
-			time.Sleep(time.Minute)
-			return resp, err
-		}))
-		stdin, feed := io.Pipe()
-		cfg.Input, cfg.Stdin = "-", stdin
-		go func() {
-			for i, most := range []int{100, 250, 10} {
-				io.WriteString(feed, strings.Replace(chat(i+1), `"model":"m"`, fmt.Sprintf(`"model":"m","max_tokens":%d`, most), 1)+"\n")
-				time.Sleep(time.Second)
-			}
-			feed.Close()
-		}()
-		cfg.Budget.Tokens = 300
-		rep, err := run(t, cfg)
-		if err != nil || rep.Done != 3 || sent["2"] < time.Minute || sent["3"] < sent["2"] {
-			t.Errorf("done %d, sent at %v, error %v", rep.Done, sent, err)
-		}
-	})
-}
-
 func TestAPanicCountsAsAllThatItMayHaveUsed(t *testing.T) {
 	f := newFiles(t, strings.ReplaceAll(chats(1), `"model":"m"`, `"model":"m","max_tokens":100`))
 	cfg := f.config(t, &stub{})
@@ -414,45 +202,6 @@ func TestTheDeadlineStopsTheRun(t *testing.T) {
 			t.Errorf("%d recorded of %d, in %s", len(f.results(t)), rep.Done, rep.Wall)
 		}
 	})
-}
-
-func TestFailuresStopTheRun(t *testing.T) {
-	for name, tc := range map[string]struct {
-		budget batch.Budget
-		good   int // so many answers are good before all others are bad
-		least  int // of failures
-		stops  bool
-	}{
-		"at a number":                   {batch.Budget{Failures: 5}, 30, 5, true},
-		"at a share, from 20 on":        {batch.Budget{FailedShare: 0.1}, 0, 20, true},
-		"at a share":                    {batch.Budget{FailedShare: 0.5}, 30, 31, true},
-		"not when the last item is one": {batch.Budget{Failures: 5}, 95, 5, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFiles(t, chats(100))
-				var mu sync.Mutex
-				n := 0
-				cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
-					mu.Lock()
-					n++
-					bad := n > tc.good
-					mu.Unlock()
-					time.Sleep(time.Second)
-					if bad {
-						return (&stub{status: 400, answer: `{"error":{"message":"bad"}}`}).RoundTrip(r)
-					}
-					return (&stub{}).RoundTrip(r)
-				}))
-				cfg.Budget = tc.budget
-				rep, err := run(t, cfg)
-				spent, ok := errors.AsType[*batch.BudgetError](err)
-				if ok != tc.stops || ok && spent.What != batch.LimitedFailures || rep.Report.Failed < tc.least || rep.Report.Failed > tc.least+16 { // requests in flight at that time
-					t.Errorf("failed %d, error %v", rep.Report.Failed, err)
-				}
-			})
-		})
-	}
 }
 
 func TestNoRequestIsSentAfterTheLastAllowedFailure(t *testing.T) {
@@ -519,28 +268,6 @@ func TestWrongBudgetsAreRefused(t *testing.T) {
 			t.Errorf("%+v: %v", b, err)
 		}
 	}
-}
-
-// TestADrainEndsTheWaitForRoom has a run end while calls wait for room.
-func TestADrainEndsTheWaitForRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFiles(t, strings.ReplaceAll(chats(50), `"model":"m"`, `"model":"m","max_tokens":100`))
-		p := &payer{luck: rand.New(rand.NewPCG(3, 4)), most: 5 * time.Minute}
-		cfg := f.config(t, p)
-		cfg.Budget.Tokens = 300
-		b, err := batch.Open(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.AfterFunc(time.Minute, b.Drain)
-		rep, err := b.Run(context.Background())
-		if !errors.Is(err, work.ErrDrained) || rep.Done != p.calls {
-			t.Errorf("done %d of %d calls, error %v", rep.Done, p.calls, err)
-		}
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // TestACorrectionCountsAsWhatItAdds has an answer refused whose text goes back with the next try, above the budget.

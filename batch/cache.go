@@ -9,10 +9,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,23 +22,19 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/atomicfile"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
+	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
-// The files of a cache: its version, and under two digits of its key each answer, which was written under a temporary
-// name before.
+// A cache's files are in a directory of its own, which leaves other files of the user's directory alone. Below that are directories for
+// two digits of a key, with a file for each answer, which was written under a temporary name before.
 const (
-	cacheVersionFile = "version"
-	cacheVersion     = "sluice cache 1\n"
-	cacheTemp        = ".tmp-"
-	entryMagic       = "sluice-answer 1 "
+	cacheVersion = "v1"
+	cacheTemp    = ".tmp-"
 )
 
-// mostEntry bounds what is read of an entry, far above the longest answer, and mostVersion what is read of the version.
-const (
-	mostEntry   = 128 << 20
-	mostVersion = 1 << 10
-)
+// maxEntry bounds the bytes that are read of an entry, far above the longest answer.
+const maxEntry = 128 << 20
 
 // cache is a directory of good answers, by what was asked of whom. Several processes may use it at once. It is safe for
 // concurrent use.
@@ -82,84 +80,18 @@ func (c *cache) land(key string, f *flight) {
 // errNoAnswer is the error of a flight whose handler did not return.
 var errNoAnswer = errors.New("the equal request has no result, because its handler did not return")
 
-// CacheError is returned by Open for a directory that cannot be the cache. Nothing in it was touched.
-type CacheError struct {
-	Dir     string
-	Problem string
-	Advice  string
-}
-
-// Error names the directory and the problem.
-func (e *CacheError) Error() string { return e.Dir + " " + e.Problem }
-
-// Hint says what can be done.
-func (e *CacheError) Hint() string { return e.Advice }
-
 // openCache opens the cache in a directory, or makes it one.
 func openCache(dir string, log *slog.Logger) (*cache, error) {
-	info, err := os.Stat(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		err = os.MkdirAll(dir, 0o700)
-	case err == nil && !info.IsDir():
-		return nil, &CacheError{dir, "is not a directory", "set --cache to another directory"}
-	}
-	if err != nil {
-		return nil, err
-	}
-	c := &cache{dir: dir, log: log, open: make(map[string]*flight)}
-	known, err := c.checkVersion()
-	if err != nil {
-		return nil, err
-	}
-	if known {
-		err = atomicfile.Probe(filepath.Join(dir, cacheTemp))
-	} else {
-		err = c.write(cacheVersionFile, []byte(cacheVersion))
+	c := &cache{dir: filepath.Join(dir, cacheVersion), log: log, open: make(map[string]*flight)}
+	err := os.MkdirAll(c.dir, 0o700)
+	if err == nil {
+		err = atomicfile.Probe(filepath.Join(c.dir, cacheTemp))
 	}
 	if err != nil {
 		return nil, err
 	}
 	c.sweep()
 	return c, nil
-}
-
-// checkVersion refuses a directory of another version, or of something else. It says false of one that is new.
-func (c *cache) checkVersion() (known bool, err error) {
-	for range 2 { // another process may make it a cache meanwhile
-		b, err := readPlain(filepath.Join(c.dir, cacheVersionFile), mostVersion)
-		switch {
-		case errors.Is(err, errNotPlain):
-			return false, c.foreign()
-		case err == nil && string(b) == cacheVersion:
-			return true, nil
-		case err == nil && strings.HasPrefix(string(b), "sluice cache "):
-			return false, &CacheError{c.dir, fmt.Sprintf("is a cache of version %s, but this program reads version 1", clip(bytes.TrimSpace(b[len("sluice cache "):]))),
-				"set --cache to another directory, or remove this cache, which contains only copies of results"}
-		case err == nil:
-			return false, c.foreign()
-		case !errors.Is(err, fs.ErrNotExist):
-			return false, err
-		}
-		entries, err := os.ReadDir(c.dir)
-		if err != nil {
-			return false, err
-		}
-		strangers := 0
-		for _, e := range entries {
-			if !strings.HasPrefix(e.Name(), cacheTemp) {
-				strangers++
-			}
-		}
-		if strangers == 0 {
-			return false, nil
-		}
-	}
-	return false, c.foreign()
-}
-
-func (c *cache) foreign() error {
-	return &CacheError{c.dir, "contains files that do not belong to a cache", "set --cache to an empty or new directory"}
 }
 
 // sweep removes what killed processes left half written. Nobody writes for an hour.
@@ -172,15 +104,15 @@ func (c *cache) sweep() {
 	}
 }
 
-// write puts a file in its place as a whole. An entry that a power cut damages is called again; the version must not be damaged.
-func (c *cache) write(name string, text []byte) error {
-	path := filepath.Join(c.dir, name)
-	o := atomicfile.Options{Draft: filepath.Join(c.dir, cacheTemp+rand.Text()), NoSync: name != cacheVersionFile}
-	err := atomicfile.Write(path, o, text)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.Mkdir(filepath.Dir(path), 0o700); err == nil || errors.Is(err, fs.ErrExist) {
-			err = atomicfile.Write(path, o, text)
-		}
+// path is where the answer of a key is.
+func (c *cache) path(key string) string { return filepath.Join(c.dir, key[:2], key) }
+
+// write puts an entry in its place as a whole. One that a power cut damages is called again.
+func (c *cache) write(key string, text []byte) error {
+	path := c.path(key)
+	err := os.Mkdir(filepath.Dir(path), 0o700)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		err = atomicfile.Write(path, atomicfile.Options{Draft: filepath.Join(c.dir, cacheTemp+rand.Text()), NoSync: true}, text)
 	}
 	return err
 }
@@ -193,13 +125,10 @@ type entry struct {
 	FinishReason string `json:"finish_reason,omitempty"`
 }
 
-// entryName is where the answer of that key is.
-func entryName(key string) string { return filepath.Join(key[:2], key) }
-
 // load returns the answer of that key, if there is one.
 func (c *cache) load(key string) (work.Result, bool) {
-	path := filepath.Join(c.dir, entryName(key))
-	b, err := readPlain(path, mostEntry)
+	path := c.path(key)
+	b, err := readEntry(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return work.Result{}, false
 	}
@@ -218,22 +147,15 @@ func (c *cache) load(key string) (work.Result, bool) {
 	return work.Result{Status: e.Status, RequestID: e.RequestID, FinishReason: e.FinishReason, Payload: body, Cached: true}, true
 }
 
-var (
-	errDamaged  = errors.New("damaged")
-	errNotPlain = errors.New("not a regular file, or too large")
-)
+var errDamaged = errors.New("damaged")
 
-// readPlain reads a file of that size at most. Whoever can write to the directory may have put a pipe or a device there,
-// which end only when it pleases them.
-func readPlain(path string, most int64) ([]byte, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
+func readEntry(path string) ([]byte, error) {
+	file, err := regular.Open(path)
+	if err != nil {
 		return nil, err
-	case !info.Mode().IsRegular() || info.Size() > most:
-		return nil, errNotPlain
 	}
-	return os.ReadFile(path)
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, maxEntry))
 }
 
 // counts are how many answers it had, and how many it had not. A nil cache has none.
@@ -248,7 +170,7 @@ func (c *cache) counts() (hits, misses int) {
 func parseEntry(b []byte) (e entry, body []byte, err error) {
 	first, rest, ok := bytes.Cut(b, []byte("\n"))
 	sum := sha256.Sum256(rest)
-	if !ok || string(first) != entryMagic+hex.EncodeToString(sum[:]) {
+	if !ok || string(first) != hex.EncodeToString(sum[:]) {
 		return e, nil, errDamaged
 	}
 	head, body, ok := bytes.Cut(rest, []byte("\n"))
@@ -272,15 +194,10 @@ func (c *cache) spoilt(path string, err error) {
 func (c *cache) store(key string, r *work.Result) {
 	head, err := json.Marshal(entry{Key: key, Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason})
 	if err == nil {
-		text := make([]byte, 0, len(entryMagic)+2*sha256.Size+1+len(head)+1+len(r.Payload))
-		text = append(text, entryMagic...)
-		sum := sha256.New()
-		for _, part := range [][]byte{head, {'\n'}, r.Payload} {
-			sum.Write(part)
-		}
-		text = append(hex.AppendEncode(text, sum.Sum(nil)), '\n')
-		text = append(append(text, head...), '\n')
-		err = c.write(entryName(key), append(text, r.Payload...))
+		text := slices.Concat(make([]byte, 2*sha256.Size), []byte("\n"), head, []byte("\n"), r.Payload)
+		sum := sha256.Sum256(text[2*sha256.Size+1:])
+		hex.Encode(text, sum[:])
+		err = c.write(key, text)
 	}
 	if err != nil {
 		c.unwelcome.Do(func() { c.log.Warn("responses cannot be saved in the cache", "error", err) })

@@ -39,7 +39,7 @@ func cachedRun(t *testing.T, f files, dir string, change func(*batch.Config)) (r
 // entries returns the files of a cache's answers.
 func entries(t *testing.T, dir string) []string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(dir, "??", "*"))
+	found, err := filepath.Glob(filepath.Join(dir, "v1", "??", "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,60 +181,44 @@ func TestACacheThatCannotBeWrittenIsSaidOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	cachedRun(t, f, dir, func(c *batch.Config) { c.Limit = 1 })
 	for i := range 256 { // where directories should be
-		_ = os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02x", i)), nil, 0o600)
+		_ = os.WriteFile(filepath.Join(dir, "v1", fmt.Sprintf("%02x", i)), nil, 0o600)
 	}
 	rep, calls, said := cachedRun(t, f, dir, nil)
 	if rep.Done != 12 || rep.Cached != 1 || calls != 11 || strings.Count(said, "cannot be saved") != 1 {
 		t.Errorf("%+v, %d calls, said %q", rep, calls, said)
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, ".tmp-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(dir, "v1", ".tmp-*")); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
 }
 
-func TestWhatIsNoCacheIsRefusedAndLeftAlone(t *testing.T) {
-	for name, c := range map[string]struct {
-		files map[string]string
-		dir   string
-	}{
-		"a file":           {map[string]string{"x": ""}, "x"},
-		"below a file":     {map[string]string{"x": ""}, "x/y"},
-		"other files":      {map[string]string{"x/a": "b"}, "x"},
-		"another version":  {map[string]string{"x/version": "sluice cache 2\n", "x/ab/cd": "e"}, "x"},
-		"another's file":   {map[string]string{"x/version": "3.1.4\n"}, "x"},
-		"an empty version": {map[string]string{"x/version": ""}, "x"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			root := t.TempDir()
-			for path, text := range c.files {
-				path = filepath.Join(root, path)
-				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			rt := &stub{}
-			f := newFiles(t, chats(1))
-			cfg := f.config(t, rt)
-			cfg.Cache = filepath.Join(root, c.dir)
-			_, err := run(t, cfg)
-			wrong, ok := errors.AsType[*batch.ConfigError](err)
-			if !ok || wrong.Field != "Cache" || rt.count() > 0 {
-				t.Errorf("error %v, %d calls", err, rt.count())
-			}
-			if _, err := os.Stat(f.out); !errors.Is(err, fs.ErrNotExist) {
-				t.Error("there is an output")
-			}
-			var left []string
-			filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-				if !d.IsDir() {
-					left = append(left, path)
-				}
-				return err
-			})
-			if len(left) != len(c.files) {
-				t.Errorf("there is %q", left)
-			}
-		})
+func TestADirectoryThatCannotBeACacheIsRefused(t *testing.T) {
+	file := writeInput(t, "file", "x")
+	for _, dir := range []string{file, filepath.Join(file, "below")} {
+		rt := &stub{}
+		f := newFiles(t, chats(1))
+		cfg := f.config(t, rt)
+		cfg.Cache = dir
+		_, err := run(t, cfg)
+		if wrong, ok := errors.AsType[*batch.ConfigError](err); !ok || wrong.Field != "Cache" || rt.count() > 0 {
+			t.Errorf("error %v, %d calls", err, rt.count())
+		}
+		if _, err := os.Stat(f.out); !errors.Is(err, fs.ErrNotExist) {
+			t.Error("there is an output")
+		}
+	}
+}
+
+func TestOtherFilesBesideACacheAreLeftAlone(t *testing.T) {
+	f := newFiles(t, chats(1))
+	other := writeInput(t, "version", "3.1.4")
+	for want := 1; want >= 0; want-- {
+		if _, calls, said := cachedRun(t, f, filepath.Dir(other), nil); calls != want || said != "" {
+			t.Errorf("%d calls, want %d; it said %s", calls, want, said)
+		}
+	}
+	if b, err := os.ReadFile(other); string(b) != "3.1.4" {
+		t.Errorf("%s, %v", b, err)
 	}
 }
 
@@ -265,7 +249,7 @@ func TestSeveralRunsShareACache(t *testing.T) {
 	if rep, calls, said := cachedRun(t, f, dir, nil); rep.Cached != 60 || calls != 0 || said != "" {
 		t.Errorf("%+v, %d calls, said %q", rep, calls, said)
 	}
-	left, _ := os.ReadDir(dir)
+	left, _ := os.ReadDir(filepath.Join(dir, "v1"))
 	if slices.ContainsFunc(left, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), ".tmp") }) {
 		t.Errorf("left behind: %v", left)
 	}

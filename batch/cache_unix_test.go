@@ -3,15 +3,12 @@
 package batch_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/sluice-llm/sluice/batch"
 )
 
 // Reading a pipe that nobody writes to does not end.
@@ -37,16 +34,6 @@ func TestAPipeInACacheIsNoAnswer(t *testing.T) {
 	if rep, calls, said := cachedRun(t, f, dir, nil); calls != 0 || rep.Cached != 3 || said != "" {
 		t.Errorf("then %d calls, %+v, said %q", calls, rep, said)
 	}
-	pipe(filepath.Join(dir, "version"))
-	within(t, func() {
-		os.Remove(f.out)
-		cfg := f.config(t, &stub{})
-		cfg.Cache = dir
-		_, err := batch.Open(cfg)
-		if _, ok := errors.AsType[*batch.CacheError](err); !ok {
-			t.Error(err)
-		}
-	})
 }
 
 // within fails the test if do does not end.

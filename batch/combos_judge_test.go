@@ -66,6 +66,7 @@ func (p *plan) judgeReport(rep *batch.Report, err error) error {
 // judgeEnd says whether the run ended for the reason that it gives.
 func (p *plan) judgeEnd(rep *batch.Report, err error) error {
 	spent, stopped := errors.AsType[*batch.BudgetError](err)
+	stop, fatal := errors.AsType[*work.StoppedError](err)
 	_, unreached := errors.AsType[*batch.UnreachableError](err)
 	_, unwritten := errors.AsType[*work.JournalError](err)
 	b := &p.cfg.Budget
@@ -83,6 +84,10 @@ func (p *plan) judgeEnd(rep *batch.Report, err error) error {
 		ok = spent.Used.Used+spent.Next > spent.Limit && (b.Tokens > 0 || b.Cost > 0)
 	case unreached:
 		ok = p.faults > 0 // a call was cut off before any answer had come
+	case fatal && stop.Kind.Fatal():
+		ok = p.faults > 0
+	case errors.Is(err, errEnough):
+		ok = p.cut("stop")
 	case errors.Is(err, work.ErrDrained):
 		ok = p.cut("drain")
 	case errors.Is(err, context.Canceled):
@@ -116,7 +121,7 @@ func (p *plan) judgeCalls() error {
 			return fmt.Errorf("question %d was answered %d times, and %d are recorded", n, times, p.own[n])
 		}
 	}
-	abandoned := p.ended && p.end != "drain"
+	abandoned := p.ended && p.end != "drain" && p.end != "stop"
 	if lost > 0 && !abandoned || lost > mostOpen {
 		return fmt.Errorf("%d answers are not recorded", lost)
 	}
@@ -130,16 +135,22 @@ func (p *plan) judgeCalls() error {
 	return nil
 }
 
+// asks returns the questions of the items.
+func (p *plan) asks() map[string]int {
+	all := make(map[string]int)
+	for _, it := range p.items {
+		all[it.id] = it.question
+	}
+	return all
+}
+
 // judgeOutput compares the output with the one before.
 func (p *plan) judgeOutput(before map[string]result) error {
 	after, _, err := p.read()
 	if err != nil {
 		return err
 	}
-	asks := make(map[string]int)
-	for _, it := range p.items {
-		asks[it.id] = it.question
-	}
+	asks := p.asks()
 	for id, was := range before {
 		now, kept := after[id]
 		switch {

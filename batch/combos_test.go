@@ -20,14 +20,16 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // TestWhateverIsCombinedEachItemIsRecordedOnce runs histories of random options over an input that changes between runs.
 // Some runs are drained, cancelled, stopped by budgets, or cannot write.
 func TestWhateverIsCombinedEachItemIsRecordedOnce(t *testing.T) {
-	histories(t, suite.Size(4, 40), nil, func(t *testing.T, seed uint64) ([]string, error) {
+	histories(t, suite.Size(25, 200), nil, func(t *testing.T, seed uint64) ([]string, error) {
 		h := newSaga(t, seed)
 		err := h.live()
 		return h.log, err
@@ -53,14 +55,13 @@ func histories(t *testing.T, n int, seeds []uint64, live func(t *testing.T, seed
 
 // saga is runs on the same output, one after the other.
 type saga struct {
-	t     *testing.T
-	luck  *rand.Rand
+	t *testing.T
+	questionnaire
 	files files
 	cache string
 	log   []string
 
 	// The same in all runs:
-	items     []askedItem
 	stdin     bool
 	changed   batch.Changed
 	rules     [3]batch.Rules // by the sort that is good enough
@@ -68,23 +69,16 @@ type saga struct {
 	attempts  int
 
 	oracle *oracle
-	past   map[string][]int // questions that an item ever asked
-	gone   []askedItem      // were taken out of the input
 	known  map[string]result
 	cached [3]map[int]bool // questions whose good answers were recorded by runs with the cache, by the worst sort they may be of
-}
-
-type askedItem struct {
-	id       string
-	question int
 }
 
 func newSaga(t *testing.T, seed uint64) *saga {
 	luck := rand.New(rand.NewPCG(seed, 11))
 	h := &saga{
-		t: t, luck: luck, files: newFiles(t, ""), cache: filepath.Join(t.TempDir(), "cache"),
+		t: t, questionnaire: newQuestionnaire(luck), files: newFiles(t, ""), cache: filepath.Join(t.TempDir(), "cache"),
 		stdin: luck.IntN(4) == 0, changed: batch.ChangedRedo, upstreams: luck.IntN(3) == 0, attempts: 1 + luck.IntN(4),
-		oracle: &oracle{luck: rand.New(rand.NewPCG(seed, 12))}, past: make(map[string][]int),
+		oracle: &oracle{luck: rand.New(rand.NewPCG(seed, 12))},
 		cached: [3]map[int]bool{1: {}, 2: {}},
 	}
 	if h.stdin || luck.IntN(4) == 0 {
@@ -94,44 +88,6 @@ func newSaga(t *testing.T, seed uint64) *saga {
 	h.rules[2] = batch.Rules{FailOn: batch.FailOnLength, Schema: schema(t, `{"properties":{"n":{"type":"integer"},"sort":{"const":2}}}`)}
 	h.add(5 + luck.IntN(60))
 	return h
-}
-
-// add appends items, which often ask what others do.
-func (h *saga) add(n int) {
-	for range n {
-		id := fmt.Sprintf("i%d", len(h.past))
-		h.items = append(h.items, askedItem{id, 0})
-		h.ask(len(h.items)-1, h.luck.IntN(40))
-	}
-}
-
-func (h *saga) ask(i, question int) {
-	it := &h.items[i]
-	it.question = question
-	h.past[it.id] = append(h.past[it.id], question)
-}
-
-// change is what people do to an input between runs.
-func (h *saga) change() {
-	if h.luck.IntN(3) == 0 {
-		h.add(1 + h.luck.IntN(10))
-	}
-	if h.luck.IntN(3) == 0 {
-		for range 1 + h.luck.IntN(4) {
-			h.ask(h.luck.IntN(len(h.items)), h.luck.IntN(40))
-		}
-	}
-	if h.luck.IntN(3) == 0 {
-		h.luck.Shuffle(len(h.items), func(i, j int) { h.items[i], h.items[j] = h.items[j], h.items[i] })
-	}
-	if h.luck.IntN(4) == 0 && len(h.items) > 4 {
-		i := h.luck.IntN(len(h.items))
-		h.gone = append(h.gone, h.items[i])
-		h.items = slices.Delete(h.items, i, i+1)
-	}
-	if h.luck.IntN(4) == 0 && len(h.gone) > 0 { // where it was, or not
-		h.items, h.gone = slices.Insert(h.items, h.luck.IntN(len(h.items)), h.gone[0]), h.gone[1:]
-	}
 }
 
 // text is the input.
@@ -255,10 +211,11 @@ type plan struct {
 	cfg     batch.Config
 	faults  float64
 	latency time.Duration
-	end     string // how it is cut: drain, cancel, write; "" not at all
+	end     string // how it is cut: drain, stop, cancel, write; "" not at all
 	at      time.Duration
-	costly  bool // prefers cost
-	sort    int  // of answers, at least
+	pause   time.Duration // when its first account pauses; 0 is not
+	costly  bool          // prefers cost
+	sort    int           // of answers, at least
 
 	mu      sync.Mutex
 	ended   bool // it was cut
@@ -268,6 +225,8 @@ type plan struct {
 	twice   error
 }
 
+var errEnough = errors.New("enough")
+
 // plan draws the options of a run.
 func (h *saga) plan(peaceful, patient bool) *plan {
 	luck := h.luck
@@ -276,7 +235,7 @@ func (h *saga) plan(peaceful, patient bool) *plan {
 		costly: coin(2), sort: 1 + luck.IntN(2), results: make(map[string]work.Result), own: make(map[int]int)}
 	p.cfg = batch.Config{
 		Input: h.files.in, Output: h.files.out, Transport: h.oracle, Changed: h.changed,
-		Check: h.rules[p.sort].Check, Feedback: coin(2), RetryFailed: peaceful || patient || coin(3),
+		Check: p.check(), Feedback: coin(2), RetryFailed: peaceful || patient || coin(3),
 		Timeout: time.Hour, Sync: work.SyncNone, OnResult: p.note, Budget: batch.Budget{Attempts: h.attempts},
 	}
 	if coin(2) {
@@ -293,11 +252,26 @@ func (h *saga) plan(peaceful, patient bool) *plan {
 		p.cfg.Limit = 1 + luck.IntN(len(h.items))
 	}
 	if coin(2) {
-		p.end = [...]string{"drain", "cancel", "write"}[luck.IntN(3)]
+		p.end = [...]string{"drain", "stop", "cancel", "write"}[luck.IntN(4)]
 		p.at = time.Duration(luck.IntN(15_000)) * time.Millisecond
+	}
+	if coin(4) {
+		p.pause = time.Duration(1+luck.IntN(8000)) * time.Millisecond
 	}
 	p.budget(coin)
 	return p
+}
+
+// check returns a check that panics at the bad answers of an item, in some runs.
+func (p *plan) check() func(string, provider.Endpoint, []byte) error {
+	odd := fmt.Sprint("i", p.luck.IntN(200))
+	return func(id string, e provider.Endpoint, body []byte) error {
+		err := p.rules[p.sort].Check(id, e, body)
+		if err != nil && id == odd {
+			panic("odd")
+		}
+		return err
+	}
 }
 
 func (p *plan) budget(coin func(int) bool) {
@@ -368,7 +342,14 @@ func (p *plan) run() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if p.pause > 0 {
+		defer time.AfterFunc(p.pause, func() { _ = schedulers[0].Pause() }).Stop()
+		defer time.AfterFunc(p.pause+time.Minute, func() { _ = schedulers[0].Resume() }).Stop()
+	}
 	rep, runErr := p.doRun(b)
+	if now := b.Spending(); now.Held != (budget.Amount{}) || now.Open+now.Waiting != 0 {
+		return false, fmt.Errorf("the spending caps are %+v after the run", now)
+	}
 	p.log = append(p.log, fmt.Sprintf("  done %d, failed %d, left %d: %v", rep.Done, rep.Report.Failed, rep.Left(), runErr))
 	for _, s := range schedulers {
 		for _, lane := range s.Snapshot().Lanes {
@@ -403,7 +384,7 @@ func (p *plan) doRun(b *batch.Batch) (batch.Report, error) {
 	ctx, cancel := context.WithCancel(p.t.Context())
 	defer cancel()
 	if p.end != "" {
-		end := map[string]func(){"drain": b.Drain, "cancel": cancel, "write": b.FailWrites}[p.end]
+		end := map[string]func(){"drain": b.Drain, "stop": func() { b.Stop(errEnough) }, "cancel": cancel, "write": b.FailWrites}[p.end]
 		defer time.AfterFunc(p.at, func() {
 			p.mu.Lock()
 			p.ended = true

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,7 +75,10 @@ func (o *oracle) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	fate := -1
 	if o.luck.Float64() < o.faults {
-		fate = o.luck.IntN(8)
+		fate = o.luck.IntN(9)
+		if o.luck.IntN(50) == 0 {
+			fate = 9 + o.luck.IntN(2)
+		}
 	}
 	o.mu.Unlock()
 
@@ -117,6 +121,12 @@ func (o *oracle) end(r *http.Request, fate, question, in, out int) (*http.Respon
 		content = `{\"n\":\"` + strings.Repeat("no ", 100) + `\"}` // does not fit the schema
 	case 6:
 		finish = "length"
+	case 8:
+		return nil, syscall.ECONNREFUSED
+	case 9:
+		return respond(r, 401, `{"error":{"message":"invalid api key","code":"invalid_api_key"}}`)
+	case 10:
+		return respond(r, 429, `{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}`)
 	default:
 		if sort == 2 || !o.strict {
 			o.good[question]++
@@ -131,7 +141,8 @@ func (o *oracle) end(r *http.Request, fate, question, in, out int) (*http.Respon
 func question(id string, n int) string {
 	system := ""
 	if n%3 == 0 {
-		system = `{"role":"system","content":"` + strings.Repeat("Be brief. ", 450) + `"},`
+		system = `{"role":"system","content":[{"type":"text","text":"` + strings.Repeat("Be brief. ", 450) +
+			`","cache_control":{"type":"ephemeral"}}]},`
 	}
 	return fmt.Sprintf(`{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":{"model":"m%d","max_tokens":%d,"messages":[%s{"role":"user","content":"What is %d?"}]}}`,
 		id, n%2, 20+n%50, system, n)

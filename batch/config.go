@@ -6,23 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 
-	"github.com/sluice-llm/sluice/internal/jsonscan"
-	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
 
 // check fills in defaults and names the field that is wrong.
-func (cfg *Config) check() (fill, error) {
-	wrong := func(field string, err error) (fill, error) { return fill{}, &ConfigError{Field: field, Err: err} }
-	f, err := cfg.checkInput()
+func (cfg *Config) check() error {
+	wrong := func(field string, err error) error { return &ConfigError{Field: field, Err: err} }
+	if err := cfg.checkInput(); err != nil {
+		return err
+	}
 	switch {
-	case err != nil:
-		return fill{}, err
 	case cfg.Output == "":
 		return wrong("Output", errMissing)
 	case cfg.Scheduler == nil && cfg.Upstreams == nil && cfg.Remote == nil:
@@ -42,10 +38,10 @@ func (cfg *Config) check() (fill, error) {
 		return wrong("Budget", err)
 	}
 	if err := cfg.checkChanged(); err != nil {
-		return fill{}, err
+		return err
 	}
 	if err := cfg.checkBatches(); err != nil {
-		return fill{}, err
+		return err
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -53,7 +49,7 @@ func (cfg *Config) check() (fill, error) {
 	if cfg.Transport == nil {
 		cfg.Transport = provider.NewBase(4096)
 	}
-	return f, nil
+	return nil
 }
 
 func (cfg *Config) checkChanged() error {
@@ -64,8 +60,8 @@ func (cfg *Config) checkChanged() error {
 }
 
 // checkInput names the field that is wrong of those that reading the input takes.
-func (cfg *Config) checkInput() (fill, error) {
-	wrong := func(field string, err error) (fill, error) { return fill{}, &ConfigError{Field: field, Err: err} }
+func (cfg *Config) checkInput() error {
+	wrong := func(field string, err error) error { return &ConfigError{Field: field, Err: err} }
 	switch {
 	case cfg.Input == "":
 		return wrong("Input", errMissing)
@@ -79,27 +75,7 @@ func (cfg *Config) checkInput() (fill, error) {
 	if cfg.Registry == nil {
 		cfg.Registry = provider.Published()
 	}
-	f := fill{
-		table: rows.Table(cfg.Input), provider: cfg.Provider, upstreams: cfg.Upstreams, registry: cfg.Registry, baseURL: cfg.BaseURL,
-		model: cfg.Model, system: cfg.System, maxTokens: cfg.MaxTokens,
-	}
-	if cfg.Template != "" {
-		var err error
-		if f.template, err = newRenderer(cmp.Or(cfg.TemplateName, "template"), cfg.Template); err != nil {
-			return wrong("Template", err)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(cfg.Set)) {
-		value := cfg.Set[name]
-		if !jsonscan.Valid(value) {
-			return wrong("Set", fmt.Errorf("%s: %s is not JSON", name, clip(value)))
-		}
-		if err := settable(name, cfg.Set); err != nil {
-			return wrong("Set", err)
-		}
-		f.set = append(f.set, setting{name: name, value: jsonscan.AppendCompact(nil, value)})
-	}
-	return f, nil
+	return nil
 }
 
 // promptOptions names the options that complete only prompts.

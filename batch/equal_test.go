@@ -1,22 +1,13 @@
 package batch_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"net/http"
-	"os"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/internal/suite"
-	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -98,99 +89,4 @@ func TestAHandlerThatEndsLeavesNobodyWaiting(t *testing.T) {
 	if rep, err := run(t, cfg); err != nil || rep.Failed != 3 {
 		t.Errorf("%+v, %v: want all items to fail", rep, err)
 	}
-}
-
-// TestEqualRequestsAreSentOnceInAnyRun runs inputs with equal lines at random, in runs that are drained or cancelled, or whose
-// output is cut at a random byte, from a file or standard input.
-func TestEqualRequestsAreSentOnceInAnyRun(t *testing.T) {
-	eachSeed(t, suite.Size(15, 100), sets)
-}
-
-func sets(t *testing.T, luck *rand.Rand) error {
-	questions := make([]int, luck.IntN(80)+1)
-	for i := range questions {
-		questions[i] = luck.IntN(12)
-	}
-	text := asking("a", questions...)
-	f := newFiles(t, text)
-	var mu sync.Mutex
-	cache, answered := t.TempDir(), map[string]bool{}
-	for round := 0; ; round++ {
-		called := map[string]int{}
-		cfg := f.config(t, roundTripper(func(r *http.Request) (*http.Response, error) {
-			call := &stub{}
-			resp, err := call.RoundTrip(r)
-			mu.Lock()
-			called[call.sent[0].body]++
-			wait := time.Duration(luck.IntN(1000)) * time.Millisecond
-			mu.Unlock()
-			select {
-			case <-time.After(wait):
-			case <-r.Context().Done():
-				return nil, r.Context().Err()
-			}
-			return resp, err
-		}))
-		cfg.Cache = cache
-		if luck.IntN(2) == 0 {
-			r, w := io.Pipe()
-			cfg.Input, cfg.Stdin = "-", r
-			var dripping sync.WaitGroup
-			dripping.Go(func() { drip(w, text) })
-			defer dripping.Wait() // time stands still when the bubble's first goroutine has ended
-			defer r.Close()
-		}
-		b, err := batch.Open(cfg)
-		if err != nil {
-			return err
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		cuts := false // open calls
-		if round < 4 {
-			end := b.Drain
-			if cuts = luck.IntN(2) == 0; cuts {
-				end = cancel
-			}
-			defer time.AfterFunc(time.Duration(luck.IntN(2000))*time.Millisecond, end).Stop()
-		}
-		rep, err := b.Run(ctx)
-		cancel()
-		if closeErr := b.Close(); closeErr != nil {
-			return closeErr
-		}
-		for body, n := range called {
-			if n > 1 || answered[body] {
-				return fmt.Errorf("round %d: %s was called %d times; answered before: %t", round, body, n, answered[body])
-			}
-			answered[body] = !cuts
-		}
-		if err == nil {
-			if rep.Left() != 0 {
-				return fmt.Errorf("round %d: no error, and %d left", round, rep.Left())
-			}
-			if got := len(f.results(t)); got != len(questions) {
-				return fmt.Errorf("%d results for %d lines", got, len(questions))
-			}
-			return nil
-		}
-		if !errors.Is(err, work.ErrDrained) && !errors.Is(err, context.Canceled) {
-			return err
-		}
-		if info, err := os.Stat(f.out); err == nil && luck.IntN(2) == 0 && info.Size() > 0 { // as a kill may leave it
-			if err := os.Truncate(f.out, info.Size()-luck.Int64N(min(info.Size(), 1500))); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// drip writes a text line by line, with time between.
-func drip(w *io.PipeWriter, text string) {
-	for line := range strings.Lines(text) {
-		time.Sleep(20 * time.Millisecond)
-		if _, err := io.WriteString(w, line); err != nil {
-			return
-		}
-	}
-	w.Close()
 }

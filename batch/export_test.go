@@ -2,6 +2,7 @@ package batch
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 
 	"github.com/sluice-llm/sluice/internal/budget"
@@ -20,33 +21,23 @@ type Parsed struct {
 
 // ParseLine parses one line as Open does, for a run against the imitation with a model given.
 func ParseLine(line []byte, number int) (Parsed, error) {
-	p, rq, err := parseLine(line, number)
+	sims, _ := provider.Lookup("sim")
+	set := map[string]json.RawMessage{"x": []byte("1"), "y.z": []byte("2")}
+	p, err := newParser(&Config{Provider: sims, Model: "m", System: "s", MaxTokens: 3, Set: set})
 	if err != nil {
 		return Parsed{}, err
+	}
+	rq, bad := p.parse(&rows.Row{Line: work.Line{Number: number, Bytes: bytes.TrimSuffix(line, []byte("\r"))}})
+	if bad != nil {
+		return Parsed{}, errors.New(bad.Text)
 	}
 	path, err := rq.endpoint.Path(rq.model)
 	return Parsed{ID: string(rq.id), Path: path, Body: rq.body, Hash: p.hash(&rq)}, err
 }
 
-func parseLine(line []byte, number int) (*parser, request, error) {
-	sims, _ := provider.Lookup("sim")
-	p := newParser(fill{provider: sims, model: "m", system: "s", maxTokens: 3, set: []setting{{"x", []byte("1")}, {"y.z", []byte("2")}}})
-	rq, bad := p.parse(&rows.Row{Line: work.Line{Number: number, Bytes: bytes.TrimSuffix(line, []byte("\r"))}})
-	if bad != nil {
-		return nil, rq, errors.New(bad.Text)
-	}
-	return p, rq, nil
-}
-
 // ResultLine is the line of a good result with that body.
 func ResultLine(id string, body []byte) []byte {
 	return appendResult(nil, &work.Result{ID: id, Status: 200, Payload: body})
-}
-
-// RecordedID is the custom_id that a resume reads.
-func RecordedID(line []byte) (string, error) {
-	rec, _, err := parseResult(line)
-	return rec.ID, err
 }
 
 // Render makes the text of an object by a template.
@@ -65,12 +56,6 @@ func Render(text string, object []byte) (string, error) {
 // ReadFields reads one line as FieldsOf does.
 func ReadFields(line []byte, number int) InputFields {
 	return inputFields(rows.NewFieldReader(), rows.Row{Line: work.Line{Number: number, Bytes: line}})
-}
-
-// ParseEntry reads an entry of the cache, and says whether it is whole.
-func ParseEntry(b []byte) (body []byte, ok bool) {
-	_, body, err := parseEntry(b)
-	return body, err == nil
 }
 
 // FailWrites makes every further write of a result fail.

@@ -64,8 +64,8 @@ func FuzzResult(f *testing.F) {
 		if n := bytes.IndexByte(line, '\n'); n != len(line)-1 || !json.Valid(line) || !utf8.Valid(line) {
 			t.Fatalf("%q became the line %q", body, line)
 		}
-		if id, err := batch.RecordedID(line[:len(line)-1]); err != nil || id != "id" {
-			t.Fatalf("%q was read as %q, %v", line, id, err)
+		if rec, err := batch.ParseRecording(line[:len(line)-1]); err != nil || rec.ID != "id" {
+			t.Fatalf("%q was read as %q, %v", line, rec.ID, err)
 		}
 		var r result
 		if err := json.Unmarshal(line, &r); err != nil {
@@ -77,6 +77,6 @@ func FuzzResult(f *testing.F) {
 				t.Fatalf("%q became %q, want %q", body, r.Response.Body, want.String())
 			}
 		}
-		_, _ = batch.RecordedID(body)
+		_, _ = batch.ParseRecording(body)
 	})
 }

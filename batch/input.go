@@ -17,8 +17,7 @@ import (
 // input is the lines of a batch. A file is read twice: once by scan, which checks it, and once by the feed. Standard
 // input is read by the feed alone.
 type input struct {
-	cfg    Config
-	fill   fill
+	cfg    *Config
 	parser *parser
 	file   *rows.File // nil for standard input
 
@@ -39,14 +38,17 @@ type input struct {
 	providers []provider.Provider
 }
 
-func openInput(cfg Config, f fill) (*input, error) {
-	in := &input{cfg: cfg, fill: f, parser: newParser(f), models: make(map[string]int)}
+func openInput(cfg *Config) (*input, error) {
+	parser, err := newParser(cfg)
+	if err != nil {
+		return nil, err
+	}
+	in := &input{cfg: cfg, parser: parser, models: make(map[string]int)}
 	if cfg.Input == "-" {
 		return in, nil
 	}
-	var err error
 	columns := needsPrompt
-	if f.template != nil {
+	if parser.template != nil {
 		columns = nil // the template says which it needs
 	}
 	in.file, err = openRows(cfg.Input, columns)

@@ -2,7 +2,10 @@ package batch
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -22,10 +25,11 @@ type request struct {
 	endpoint provider.Endpoint
 	provider provider.Provider
 	model    string
-	body     []byte // as it is sent; may share the line's memory
-	filled   bool   // it was a bare prompt or plain text
-	bound    string // the member of the body that bounds the output, if Sluice added it; else ""
-	metadata []byte // JSON: the fields of its row that are kept with the result; nil is none
+	body     []byte            // as it is sent; may share the line's memory
+	filled   bool              // it was a bare prompt or plain text
+	bound    string            // the member of the body that bounds the output, if Sluice added it; else ""
+	prompts  provider.Endpoint // where prompts of its model go
+	metadata []byte            // JSON: the fields of its row that are kept with the result; nil is none
 }
 
 // problem is why a row is no request.
@@ -33,32 +37,28 @@ type problem = rows.Problem
 
 // parser makes requests of lines. It is not safe for concurrent use; what it returns is valid until the next line.
 type parser struct {
-	fill    fill
-	lookup  map[string]provider.Provider // by model, for models recognised before
-	names   map[string]string            // of models
+	cfg      *Config
+	table    bool      // the input is one
+	template *renderer // nil: none
+	set      []setting // of the configuration, sorted by name
+	models   map[string]*model
+
 	members members
 	body    bodyMembers
 	idText  []byte
 	built   []byte
 	compact []byte
-	prose   []byte // of a prompt, as JSON
-	kept    []byte // metadata, as JSON
+	prose   []byte    // of a prompt, as JSON
+	kept    []byte    // metadata, as JSON
+	allSet  []setting // of a prompt
 	fields  PromptFields
-	set     []setting
 }
 
-// fill is what bare prompts, plain text and requests without a model are completed with.
-type fill struct {
-	table     bool              // the input is one
-	template  *renderer         // nil: none
-	provider  provider.Provider // Name "" is recognised from the model
-	upstreams *provider.Upstreams
-	registry  *provider.Registry
-	baseURL   string
-	model     string
-	system    string
-	maxTokens int
-	set       []setting // sorted by name
+// model is one that was recognised before.
+type model struct {
+	name     string
+	provider provider.Provider
+	prompts  provider.Endpoint
 }
 
 // setting is a member of the body. Dots in its name lead into objects.
@@ -78,8 +78,27 @@ type bodyMembers struct {
 	model, maxTokens, contents, content []byte
 }
 
-func newParser(f fill) *parser {
-	return &parser{fill: f, lookup: make(map[string]provider.Provider), names: make(map[string]string)}
+// newParser returns a parser. It fails with a *ConfigError for a Template or a Set that is wrong.
+func newParser(cfg *Config) (*parser, error) {
+	p := &parser{cfg: cfg, table: rows.Table(cfg.Input), models: make(map[string]*model)}
+	if cfg.Template != "" {
+		var err error
+		if p.template, err = newRenderer(cmp.Or(cfg.TemplateName, "template"), cfg.Template); err != nil {
+			return nil, &ConfigError{Field: "Template", Err: err}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Set)) {
+		value := cfg.Set[name]
+		err := settable(name, cfg.Set)
+		if !jsonscan.Valid(value) {
+			err = fmt.Errorf("%s: %s is not JSON", name, clip(value))
+		}
+		if err != nil {
+			return nil, &ConfigError{Field: "Set", Err: err}
+		}
+		p.set = append(p.set, setting{name: name, value: jsonscan.AppendCompact(nil, value)})
+	}
+	return p, nil
 }
 
 // parse reads a row, which is not blank. Also of a bad one it returns the id, if that can be read.
@@ -320,7 +339,7 @@ func (p *parser) bare(rq *request, line []byte) *problem {
 	switch {
 	case m.messages != nil:
 		rq.endpoint = rq.provider.MessagesEndpoint()
-	case m.input != nil && p.promptEndpoint(rq) == provider.Embeddings:
+	case m.input != nil && rq.prompts == provider.Embeddings:
 		rq.endpoint = provider.Embeddings
 	case m.input != nil:
 		rq.endpoint = provider.Responses
@@ -340,29 +359,17 @@ func (p *parser) bare(rq *request, line []byte) *problem {
 // rebuild copies an object with the model that is filled in if it has none, or without any if that is in the path. A
 // bare body also has a custom_id, which is left out.
 func (p *parser) rebuild(object []byte, inPath, bare bool) []byte {
-	b := append(p.built[:0], '{')
 	hasModel := inPath
-	s := jsonscan.New(object)
-	for s.Enter('{'); s.Next('}'); {
-		key := s.Key()
-		value, name := s.Span(), jsonscan.Name(key)
+	b, _ := jsonscan.AppendMembers(append(p.built[:0], '{'), object, func(name, value []byte) []byte {
 		isModel := string(name) == "model"
 		hasModel = hasModel || isModel
-		if !(isModel && inPath) && !(bare && string(name) == "custom_id") {
-			b = append(b, '"')
-			b = append(b, key...)
-			b = append(b, '"', ':')
-			b = append(b, value...)
-			b = append(b, ',')
+		if isModel && inPath || bare && string(name) == "custom_id" {
+			return nil
 		}
-	}
+		return value
+	})
 	if !hasModel {
-		b = append(b, `"model":`...)
-		b = jsonscan.AppendString(b, p.fill.model)
-		b = append(b, ',')
-	}
-	if len(b) > 1 {
-		b = b[:len(b)-1] // the last comma
+		b = jsonscan.AppendMember(b, "model", jsonscan.AppendString(nil, p.cfg.Model))
 	}
 	p.built = append(b, '}')
 	return p.built
@@ -375,56 +382,57 @@ func (p *parser) model(rq *request, raw []byte) *problem {
 		if raw != nil && (raw[0] != '"' || strings.TrimPrefix(string(jsonscan.Unquote(raw)), "models/") != rq.model) {
 			return &problem{Text: fmt.Sprintf("the line names two models: %q, and %s in the body", rq.model, clip(raw))}
 		}
-		rq.model = p.name([]byte(rq.model))
-	case raw == nil && p.fill.model != "":
-		rq.model = p.fill.model
+		return p.recognise(rq, []byte(rq.model))
+	case raw == nil && p.cfg.Model != "":
+		return p.recognise(rq, []byte(p.cfg.Model))
 	case raw == nil:
 		return &problem{Text: "the model is missing", Hint: "set --model for the lines without a model"}
 	case raw[0] != '"' || len(raw) == 2:
 		return &problem{Text: fmt.Sprintf("model is %s, but must be a name", clip(raw))}
-	default:
-		rq.model = p.name(jsonscan.Unquote(raw))
 	}
-	return p.recognise(rq)
+	return p.recognise(rq, jsonscan.Unquote(raw))
 }
 
-// recognise finds the provider of a request's model.
-func (p *parser) recognise(rq *request) *problem {
-	if p.fill.upstreams != nil {
-		return p.upstream(rq)
+// recognise finds the provider of a request's model. A file has many lines and few models, which share their names' memory.
+func (p *parser) recognise(rq *request, name []byte) *problem {
+	m, known := p.models[string(name)]
+	if !known {
+		var bad *problem
+		if m, bad = p.find(string(name)); bad != nil {
+			return bad
+		}
+		const most = 1000
+		if len(p.models) == most {
+			clear(p.models)
+		}
+		p.models[m.name] = m
 	}
-	if p.fill.provider.Name != "" {
-		rq.provider = p.fill.provider
-		return nil
-	}
-	if known, ok := p.lookup[rq.model]; ok {
-		rq.provider = known
-		return nil
-	}
-	found, ok := p.fill.registry.Recognise(rq.model)
-	if !ok && p.fill.baseURL != "" {
-		found, ok = p.fill.registry.Lookup("openai-compatible")
-	}
-	if !ok {
-		return p.unrecognised(rq.model)
-	}
-	p.lookup[rq.model] = found
-	rq.provider = found
+	rq.model, rq.provider, rq.prompts = m.name, m.provider, m.prompts
 	return nil
 }
 
-// name returns b as a text, the same one for the same name: a file has many lines and few models.
-func (p *parser) name(b []byte) string {
-	if known, ok := p.names[string(b)]; ok {
-		return known
+// find finds the provider of a model: of its upstreams the first, as whose provider wants them prompts are completed.
+func (p *parser) find(name string) (*model, *problem) {
+	m, id, ok := &model{name: name, provider: p.cfg.Provider}, name, p.cfg.Provider.Name != ""
+	if p.cfg.Upstreams != nil {
+		if m.provider, id, ok = p.cfg.Upstreams.First(name); !ok {
+			return m, &problem{
+				Text: fmt.Sprintf("no upstream serves the model %s", clip([]byte(strconv.Quote(name)))),
+				Hint: "add the model to an upstream, or set --provider to ignore the upstreams",
+			}
+		}
 	}
-	const most = 1000
-	if len(p.names) == most {
-		clear(p.names)
+	if !ok {
+		m.provider, ok = p.cfg.Registry.Recognise(name)
 	}
-	name := string(b)
-	p.names[name] = name
-	return name
+	if !ok && p.cfg.BaseURL != "" {
+		m.provider, ok = p.cfg.Registry.Lookup("openai-compatible")
+	}
+	if !ok {
+		return m, p.unrecognised(name)
+	}
+	m.prompts = m.provider.PromptEndpoint(id)
+	return m, nil
 }
 
 // unrecognised says that a model's provider is not known, and what may have been meant.
@@ -435,7 +443,7 @@ func (p *parser) unrecognised(model string) *problem {
 	}
 	if strings.HasPrefix(model, "sim-") {
 		bad.Hint = "add --provider sim, or use a model of your provider"
-	} else if near := p.fill.registry.SuggestModel(model); len(near) > 0 {
+	} else if near := p.cfg.Registry.SuggestModel(model); len(near) > 0 {
 		bad.Text += ": similar model IDs begin with " + strings.Join(near, " or ")
 	} else if strings.Contains(model, "/") {
 		bad.Hint += ", because several hosts serve this model"
@@ -445,11 +453,11 @@ func (p *parser) unrecognised(model string) *problem {
 
 // fits refuses a request in the form of one well-known provider for another, and a model that is none for its path.
 func (p *parser) fits(rq *request) *problem {
-	if p.fill.upstreams != nil && !p.fill.upstreams.Serves(rq.model, rq.endpoint) {
+	if p.cfg.Upstreams != nil && !p.cfg.Upstreams.Serves(rq.model, rq.endpoint) {
 		return &problem{Text: fmt.Sprintf("no upstream of model %s supports the endpoint %s", clip([]byte(rq.model)), rq.endpoint),
 			Hint: "add an upstream that supports this endpoint"}
 	}
-	if p.fill.upstreams == nil && !rq.provider.Has(rq.endpoint) {
+	if p.cfg.Upstreams == nil && !rq.provider.Has(rq.endpoint) {
 		return &problem{Text: fmt.Sprintf("%s does not support the endpoint %s", rq.provider.Name, rq.endpoint),
 			Hint: "set --provider openai-compatible and --base-url for an OpenAI-compatible server"}
 	}

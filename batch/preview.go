@@ -40,7 +40,7 @@ type Request struct {
 // as Open does, and fails as Open does; it sends nothing, and creates, changes and locks nothing. Of cfg it takes the fields that say what
 // to read, and Output, RetryFailed, Changed, Cache, Budget, Upstreams and Price. Without an Output, no item has a result.
 func ReadPreview(cfg Config, each func(Request) error) (Preview, error) {
-	f, err := cfg.checkInput()
+	err := cfg.checkInput()
 	if err == nil {
 		err = cfg.checkChanged()
 	}
@@ -50,7 +50,7 @@ func ReadPreview(cfg Config, each func(Request) error) (Preview, error) {
 	if err := cfg.Budget.Check(cfg.Price != nil || cfg.Upstreams != nil); err != nil {
 		return Preview{}, &ConfigError{Field: "Budget", Err: err}
 	}
-	in, err := openInput(cfg, f)
+	in, err := openInput(&cfg)
 	if err != nil {
 		return Preview{}, err
 	}

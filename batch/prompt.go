@@ -2,7 +2,6 @@ package batch
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,16 +14,16 @@ import (
 func (p *parser) text(line []byte, number int) (request, *problem) {
 	rq := request{id: strconv.AppendInt(p.idText[:0], int64(number), 10)}
 	p.idText = rq.id
-	if p.fill.model == "" {
+	if p.cfg.Model == "" {
 		return rq, &problem{
 			Text: "the line is not a JSON object, and no model is configured for plain text",
 			Hint: "set --model to send each line of plain text as a prompt",
 		}
 	}
 	text := bytes.TrimSpace(line)
-	if p.fill.template != nil {
+	if p.template != nil {
 		var bad *problem
-		if text, bad = p.fill.template.render(map[string]any{"line": string(text)}); bad != nil {
+		if text, bad = p.template.render(map[string]any{"line": string(text)}); bad != nil {
 			return rq, bad
 		}
 	}
@@ -33,11 +32,11 @@ func (p *parser) text(line []byte, number int) (request, *problem) {
 }
 
 // fromFields says whether rows are fields to make prompts of, and no requests.
-func (p *parser) fromFields() bool { return p.fill.template != nil || p.fill.table }
+func (p *parser) fromFields() bool { return p.template != nil || p.table }
 
 // given returns a member of a row as JSON; nil is absent, as an empty field of a table is.
 func (p *parser) given(raw []byte) []byte {
-	if p.fill.table && string(raw) == `""` {
+	if p.table && string(raw) == `""` {
 		return nil
 	}
 	return raw
@@ -48,13 +47,13 @@ func (p *parser) given(raw []byte) []byte {
 func (p *parser) row(rq *request, object []byte) *problem {
 	m := &p.members
 	text := []byte(nil)
-	if p.fill.template == nil {
+	if p.template == nil {
 		if prompt := p.given(m.prompt); prompt != nil { // a table has this column
 			text = jsonscan.Unquote(prompt)
 		}
 	} else {
 		var bad *problem
-		if text, bad = p.fill.template.render(rowFields(object)); bad != nil {
+		if text, bad = p.template.render(rowFields(object)); bad != nil {
 			return bad
 		}
 	}
@@ -86,13 +85,13 @@ func (p *parser) prompt(rq *request, row []byte) *problem {
 		return bad
 	}
 	rq.filled = true
-	rq.endpoint = p.promptEndpoint(rq)
+	rq.endpoint = rq.prompts
 	if bad := p.fits(rq); bad != nil {
 		return bad
 	}
 	system := m.system
-	if system == nil && p.fill.system != "" {
-		system = jsonscan.AppendString(nil, p.fill.system)
+	if system == nil && p.cfg.System != "" {
+		system = jsonscan.AppendString(nil, p.cfg.System)
 	}
 	if system != nil && rq.endpoint != provider.Messages && system[0] != '"' {
 		return &problem{Text: "system is not a string"}
@@ -102,7 +101,7 @@ func (p *parser) prompt(rq *request, row []byte) *problem {
 		p.kept = nil // after a very long row
 	}
 	p.kept = p.kept[:0]
-	b = appendMembers(b, row, p.settings(rq, system), func(name string, value []byte) bool {
+	b = appendCompleted(b, row, p.settings(rq, system), func(name string, value []byte) bool {
 		switch {
 		case ofPrompt(name), p.fromFields():
 			return true
@@ -159,14 +158,14 @@ func ofPrompt(name string) bool {
 
 // settings returns what is to be set in the body of a prompt, where the line does not set it itself.
 func (p *parser) settings(rq *request, system []byte) []setting {
-	set := append(p.set[:0], p.fill.set...)
+	set := append(p.allSet[:0], p.set...)
 	if system != nil && rq.endpoint == provider.GenerateContent {
 		value := append([]byte(`{"parts":[{"text":`), system...)
 		set = append(set, setting{"systemInstruction", append(value, `}]}`...)})
 	}
 	bound, n := rq.provider.Bound(rq.endpoint)
-	if p.fill.maxTokens > 0 {
-		n = p.fill.maxTokens
+	if p.cfg.MaxTokens > 0 {
+		n = p.cfg.MaxTokens
 	}
 	bounded := p.members.maxTokens != nil || slices.ContainsFunc(set, func(s setting) bool {
 		return s.name == "max_tokens" || s.name == "max_completion_tokens"
@@ -175,23 +174,22 @@ func (p *parser) settings(rq *request, system []byte) []setting {
 		set = append(set, setting{bound, strconv.AppendInt(nil, int64(n), 10)})
 		rq.bound = bound
 	}
-	p.set = set
+	p.allSet = set
 	return set
 }
 
-// appendMembers appends the members of an object, each behind a comma, and then the settings for which it has none. The
+// appendCompleted appends the members of an object to one that is open, and then the settings for which it has none. The
 // name of a setting may be a path through objects, with dots. Members that are left out do not count as set.
-func appendMembers(b, object []byte, set []setting, leftOut func(name string, value []byte) bool) []byte {
+func appendCompleted(b, object []byte, set []setting, leftOut func(name string, value []byte) bool) []byte {
 	var own []string
-	s := jsonscan.New(object)
-	for s.Enter('{'); s.Next('}'); {
-		name := string(jsonscan.Name(s.Key()))
-		value := s.Span()
-		if leftOut == nil || !leftOut(name, value) {
-			own = append(own, name)
-			b = appendMember(b, name, within(value, name, set))
+	b, _ = jsonscan.AppendMembers(b, object, func(key, value []byte) []byte {
+		name := string(key)
+		if leftOut != nil && leftOut(name, value) {
+			return nil
 		}
-	}
+		own = append(own, name)
+		return completed(value, name, set)
+	})
 	for _, st := range set {
 		name, _, deeper := strings.Cut(st.name, ".")
 		if slices.Contains(own, name) {
@@ -201,62 +199,21 @@ func appendMembers(b, object []byte, set []setting, leftOut func(name string, va
 		if deeper {
 			st.value = []byte("{}")
 		}
-		b = appendMember(b, name, within(st.value, name, set))
+		b = jsonscan.AppendMember(b, name, completed(st.value, name, set))
 	}
 	return b
 }
 
-// within returns the value of a member with the settings whose paths lead into it, if it is an object.
-func within(value []byte, name string, set []setting) []byte {
-	if value[0] != '{' {
-		return value
-	}
+// completed returns the value of a member with the settings whose paths lead into it, if it is an object.
+func completed(value []byte, name string, set []setting) []byte {
 	var inner []setting
 	for _, st := range set {
-		if n := len(name); len(st.name) > n && st.name[n] == '.' && st.name[:n] == name {
-			inner = append(inner, setting{st.name[n+1:], st.value})
+		if top, rest, deeper := strings.Cut(st.name, "."); deeper && top == name {
+			inner = append(inner, setting{rest, st.value})
 		}
 	}
-	if inner == nil {
+	if inner == nil || value[0] != '{' {
 		return value
 	}
-	b := appendMembers(nil, value, inner, nil)
-	b[0] = '{' // there is a member at least
-	return append(b, '}')
-}
-
-func appendMember(b []byte, name string, value []byte) []byte {
-	b = append(b, ',')
-	b = jsonscan.AppendString(b, name)
-	b = append(b, ':')
-	return append(b, value...)
-}
-
-// upstream finds the first upstream that serves a request's model: prompts are completed as its provider wants them.
-func (p *parser) upstream(rq *request) *problem {
-	if known, ok := p.lookup[rq.model]; ok {
-		rq.provider = known
-		return nil
-	}
-	found, _, ok := p.fill.upstreams.First(rq.model)
-	if !ok {
-		return &problem{
-			Text: fmt.Sprintf("no upstream serves the model %s", clip([]byte(strconv.Quote(rq.model)))),
-			Hint: "add the model to an upstream, or set --provider to ignore the upstreams",
-		}
-	}
-	p.lookup[rq.model] = found
-	rq.provider = found
-	return nil
-}
-
-// promptEndpoint is where a bare prompt goes.
-func (p *parser) promptEndpoint(rq *request) provider.Endpoint {
-	model := rq.model
-	if p.fill.upstreams != nil {
-		if _, id, ok := p.fill.upstreams.First(model); ok {
-			model = id
-		}
-	}
-	return rq.provider.PromptEndpoint(model)
+	return append(appendCompleted([]byte("{"), value, inner, nil), '}')
 }

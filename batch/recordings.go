@@ -1,9 +1,7 @@
 package batch
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
@@ -24,13 +22,13 @@ type Recordings struct {
 	size   int64
 	seed   maphash.Seed
 	places []place // sorted, once Index was called
-	buf    []byte
 }
 
 // place is where the result of an item stands.
 type place struct {
 	id     uint64 // hash of its custom_id
 	offset int64
+	size   int
 }
 
 // RecordingError is a line of a file of results that is none.
@@ -103,7 +101,7 @@ func unfinished(line []byte) bool {
 	return err != nil && torn(line)
 }
 
-// Index reads the whole file, so that Find can find a result. It takes 16 bytes for each.
+// Index reads the whole file, so that Find can find a result. It takes 24 bytes for each.
 func (r *Recordings) Index() error {
 	r.places = nil
 	for line, err := range r.lines() {
@@ -114,7 +112,7 @@ func (r *Recordings) Index() error {
 		if err != nil {
 			return &RecordingError{Path: r.path, Line: line.Number}
 		}
-		r.places = append(r.places, place{maphash.String(r.seed, rec.ID), line.Offset})
+		r.places = append(r.places, place{maphash.String(r.seed, rec.ID), line.Offset, len(line.Bytes)})
 	}
 	slices.SortFunc(r.places, func(a, b place) int { return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(b.offset, a.offset)) })
 	return nil
@@ -128,8 +126,8 @@ func (r *Recordings) Find(id string) (rec Recording, ok bool, err error) {
 	h := maphash.String(r.seed, id)
 	i, _ := slices.BinarySearchFunc(r.places, h, func(p place, h uint64) int { return cmp.Compare(p.id, h) })
 	for ; i < len(r.places) && r.places[i].id == h; i++ {
-		line, err := r.lineAt(r.places[i].offset)
-		if err != nil {
+		line := make([]byte, r.places[i].size)
+		if _, err := r.file.ReadAt(line, r.places[i].offset); err != nil && err != io.EOF {
 			return Recording{}, false, err
 		}
 		if rec, err = ParseRecording(line); err != nil {
@@ -140,26 +138,4 @@ func (r *Recordings) Find(id string) (rec Recording, ok bool, err error) {
 		}
 	}
 	return Recording{}, false, nil
-}
-
-// lineAt reads the line that begins there: at first as much as two usual ones take.
-func (r *Recordings) lineAt(offset int64) ([]byte, error) {
-	const most = 1 << 20 // that is kept for the next line
-	usual := 2 * r.size / int64(max(1, len(r.places)))
-	for want := max(512, min(usual, most)); ; want *= 4 {
-		n := min(want, r.size-offset)
-		if int64(cap(r.buf)) < n || cap(r.buf) > most && n <= most {
-			r.buf = make([]byte, n)
-		}
-		b := r.buf[:n]
-		if _, err := r.file.ReadAt(b, offset); err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
-		}
-		if i := bytes.IndexByte(b, '\n'); i >= 0 {
-			return b[:i], nil
-		}
-		if n == r.size-offset {
-			return b, nil
-		}
-	}
 }

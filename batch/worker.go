@@ -77,7 +77,7 @@ func NewWorker(cfg Config, tasks Tasks) (*Worker, error) {
 	}
 	w := &Worker{
 		live: newLive(&cfg), tasks: tasks, open: make(map[int64]*workerTask),
-		parser: newParser(fill{provider: cfg.Provider, upstreams: cfg.Upstreams, registry: cfg.Registry, baseURL: cfg.BaseURL}),
+		parser: &parser{cfg: &cfg, models: make(map[string]*model)},
 	}
 	runner, err := work.New(work.Config{
 		Handler: work.NewCalls(work.CallsConfig{Route: w.live.send, Attempt: w.attempt}),
@@ -136,8 +136,8 @@ func (w *Worker) item(t *Task) (work.Item, error) {
 		item.Given = &work.Given{Err: &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: err}}}
 		return w.take(t, item), nil
 	}
-	rq := request{id: []byte(t.ID), endpoint: t.Endpoint, model: t.Model, body: t.Body}
-	bad := w.parser.recognise(&rq)
+	rq := request{endpoint: t.Endpoint}
+	bad := w.parser.recognise(&rq, []byte(t.Model))
 	if bad == nil {
 		bad = w.parser.fits(&rq)
 	}

@@ -62,20 +62,14 @@ var streamed = []string{"stream", "stream_options"}
 
 // appendBody appends the body of a request without the streamed members.
 func appendBody(dst, body []byte) []byte {
-	start, s := len(dst), jsonscan.New(body)
-	dst = append(dst, '{')
-	for s.Enter('{'); s.Next('}'); {
-		key := s.Key()
-		value := s.Span()
-		if s.Bad() || slices.Contains(streamed, string(jsonscan.Name(key))) {
-			continue
+	start := len(dst)
+	dst, whole := jsonscan.AppendMembers(append(dst, '{'), body, func(name, value []byte) []byte {
+		if slices.Contains(streamed, string(name)) {
+			return nil
 		}
-		if dst[len(dst)-1] != '{' {
-			dst = append(dst, ',')
-		}
-		dst = append(append(append(append(dst, '"'), key...), '"', ':'), value...)
-	}
-	if !s.End() { // the provider rejects it
+		return value
+	})
+	if !whole { // the provider rejects it
 		return append(dst[:start], body...)
 	}
 	return append(dst, '}')

@@ -2,8 +2,10 @@ package budget_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -162,5 +164,115 @@ func TestWhatIsSpentAndHeldStaysWithinTheCap(t *testing.T) {
 				t.Errorf("seed %d: %+v is left of %d, %d stops", seed, s, spent.Load(), stops.Load())
 			}
 		})
+	}
+}
+
+// entrant is an item of the runs below: its attempts reserve size tokens, take a time and use tokens. All but the last fail.
+type entrant struct {
+	size        int
+	comes, each time.Duration
+	uses        []int
+}
+
+// enter makes the attempts of an item, and returns when they were sent.
+func (e *entrant) enter(ctx context.Context, g *budget.Guard, item *work.Item) (sent []time.Duration) {
+	began := time.Now()
+	time.Sleep(e.comes)
+	turn := g.Turn(item)
+	for again := true; again; again = turn.Leave() {
+		if _, err := turn.Enter(ctx); err != nil {
+			break
+		}
+		for o := (sluice.Outcome{}); len(sent) < len(e.uses) && !o.Final && turn.Send(); {
+			used := e.uses[len(sent)]
+			sent = append(sent, time.Since(began))
+			time.Sleep(e.each)
+			if o = (sluice.Outcome{}); len(sent) < len(e.uses) {
+				o.Kind = sluice.InvalidOutput
+			}
+			turn.Sent(&work.Result{Status: used}, &o)
+		}
+	}
+	return sent
+}
+
+func TestItemsWaitForRoom(t *testing.T) {
+	const minute = time.Minute
+	for name, c := range map[string]struct {
+		tokens, attempts int
+		items            []entrant
+		sent             [][]time.Duration
+		stopped          string
+	}{
+		"in order": {
+			tokens: 300, items: []entrant{{110, 0, minute, []int{7}}, {260, 1, minute, []int{7}}, {20, 2, minute, []int{7}}},
+			sent: [][]time.Duration{{0}, {minute}, {minute}},
+		},
+		"and pass one that never fits": {
+			tokens: 500, items: []entrant{{100, 0, minute, []int{7}}, {1000, 1, minute, []int{7}}, {10, 2, minute, []int{7}}},
+			sent: [][]time.Duration{{0}, nil, {2}}, stopped: "1",
+		},
+		"before another attempt": {
+			tokens: 226, items: []entrant{{103, 0, 1, []int{63, 63}}, {103, 0, minute, []int{7}}},
+			sent: [][]time.Duration{{0, minute}, {0}},
+		},
+		"with a number of attempts": {
+			tokens: 510, attempts: 3, items: []entrant{{103, 0, 1, []int{63, 63, 63, 63}}, {400, 0, minute, []int{7}}},
+			sent: [][]time.Duration{{0, minute, minute + 1}, {0}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				stopped := ""
+				g := budget.New(budget.Config{
+					Budget: budget.Budget{Tokens: c.tokens, Attempts: c.attempts},
+					Estimate: func(item *work.Item) budget.Estimate {
+						return budget.Estimate{Model: budget.NewModel(100), Declared: tokens(float64(item.Size))}
+					},
+					Used: func(_ *work.Item, r *work.Result) budget.Amount { return tokens(float64(r.Status)) },
+					Stop: func(err error) {
+						if spent, ok := errors.AsType[*budget.Error](err); ok && spent.Alone() {
+							stopped = spent.ID
+						}
+						cancel()
+					},
+				})
+				sent := make([][]time.Duration, len(c.items))
+				var wg sync.WaitGroup
+				for i, e := range c.items {
+					wg.Go(func() { sent[i] = e.enter(ctx, g, &work.Item{ID: fmt.Sprint(i), Size: e.size}) })
+				}
+				wg.Wait()
+				if stopped != c.stopped || !reflect.DeepEqual(sent, c.sent) {
+					t.Errorf("sent at %v, want %v; stopped by %q", sent, c.sent, stopped)
+				}
+			})
+		})
+	}
+}
+
+func TestFailuresStopARun(t *testing.T) {
+	for name, c := range map[string]struct {
+		budget      budget.Budget
+		good, fails int // items that succeed, and then fail before the run stops
+	}{
+		"at a number":            {budget.Budget{Failures: 5}, 30, 5},
+		"at a share, from 20 on": {budget.Budget{FailedShare: 0.1}, 0, 20},
+		"at a share":             {budget.Budget{FailedShare: 0.5}, 30, 31},
+	} {
+		var stopped error
+		g := budget.New(budget.Config{Budget: c.budget, Stop: func(err error) { stopped = err }})
+		for range c.good {
+			g.Finished(false)
+		}
+		fails := 0
+		for ; stopped == nil && fails < 100; fails++ {
+			g.Finished(true)
+		}
+		if spent, ok := errors.AsType[*budget.Error](stopped); !ok || spent.What != budget.Failures || fails != c.fails {
+			t.Errorf("%s: %d failures, %v", name, fails, stopped)
+		}
 	}
 }

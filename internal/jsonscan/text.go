@@ -77,6 +77,37 @@ func Members(b []byte) (members map[string][]byte, whole bool) {
 	return members, s.End()
 }
 
+// AppendMember appends a member to an object whose end is missing.
+func AppendMember(dst []byte, name string, value []byte) []byte {
+	return append(append(AppendString(comma(dst), name), ':'), value...)
+}
+
+// AppendMembers appends the members of an object to one whose end is missing. edit returns what is appended as the value of each, nil
+// to leave it out. whole says that the text is one object and no more.
+func AppendMembers(dst, object []byte, edit func(name, value []byte) []byte) (b []byte, whole bool) {
+	s := New(object)
+	for s.Enter('{'); s.Next('}'); {
+		key := s.Key()
+		value := s.Span()
+		if s.bad {
+			break
+		}
+		if value = edit(Name(key), value); value != nil {
+			dst = append(append(append(comma(dst), '"'), key...), '"', ':')
+			dst = append(dst, value...)
+		}
+	}
+	return dst, s.End()
+}
+
+// comma appends a comma to an object that has members.
+func comma(dst []byte) []byte {
+	if dst[len(dst)-1] == '{' {
+		return dst
+	}
+	return append(dst, ',')
+}
+
 // Unquote returns the meaning of a JSON string that a Scanner has read, quotes included. It may share b's memory.
 func Unquote(b []byte) []byte {
 	inner := b[1 : len(b)-1]
