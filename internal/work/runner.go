@@ -104,6 +104,7 @@ type Runner struct {
 
 	workers     sync.WaitGroup
 	prepared    bool              // of the feeding goroutine
+	again       bool              // the held items are fed; of the feeding goroutine
 	queues      map[laneKey]*lane // of the feeding goroutine
 	lanes       map[string]bool   // names among queues
 	room        chan struct{}     // something was taken out of a queue
@@ -144,7 +145,6 @@ func New(cfg Config) (*Runner, error) {
 		room:   make(chan struct{}, 1),
 	}
 	r.tally.sum.Kinds, r.tally.sum.Finish = make(map[sluice.Kind]int), make(map[string]int)
-	r.held.again, r.held.done = make(map[int64]bool), make(chan struct{}, 1)
 	return r, nil
 }
 
@@ -162,13 +162,8 @@ func (r *Runner) Run(ctx context.Context) (Report, error) {
 	r.tell(sluice.Event{Type: limits.EventMemberRegistered})
 	defer r.tell(sluice.Event{Type: limits.EventMemberClosed})
 	endState := r.keepState()
-	if err := r.feed(); err != nil {
-		r.halt(err)
-	}
-	for _, l := range r.queues {
-		close(l.items)
-	}
-	r.workers.Wait()
+	r.handleAll(r.feed)
+	r.handleAll(r.feedHeld)
 	if r.run.Err() != nil {
 		r.halt(context.Cause(r.run))
 	}
@@ -192,6 +187,18 @@ func (r *Runner) Run(ctx context.Context) (Report, error) {
 	}
 	endState(err)
 	return report, err
+}
+
+// handleAll handles the items of a feed, which returns once all are in their queues, or the run halts.
+func (r *Runner) handleAll(feed func() error) {
+	if err := feed(); err != nil {
+		r.halt(err)
+	}
+	for _, l := range r.queues {
+		close(l.items)
+	}
+	r.workers.Wait()
+	clear(r.queues)
 }
 
 // Drain stops intake and whatever still waits for its turn, and lets open calls finish. It returns at once and is safe
@@ -262,7 +269,6 @@ func halted(err error) bool {
 
 // finish records what became of an item, unless a stop cut it short.
 func (r *Runner) finish(w *worker, item *Item, err error) {
-	defer r.held.ended()
 	result := &w.result
 	result.ID, result.Seq, result.Lane, result.Tenant, result.Hash, result.Note = item.ID, item.Seq, item.Lane, item.Tenant, item.Hash, item.Note
 	result.Err = err
