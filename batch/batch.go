@@ -135,7 +135,6 @@ type Config struct {
 // What a run uses and returns.
 type (
 	Result   = work.Result   // of an item
-	Progress = work.Progress // of a run
 	SyncMode = work.SyncMode // when lines of the output are on the disk
 
 	LockedError  = work.LockedError  // another process writes the output
@@ -168,9 +167,6 @@ type Batch struct {
 // Report is what a run came to.
 type Report struct {
 	work.Report
-	Total         int // lines with a request, as far as they were read
-	Already       int // of those, recorded by earlier runs
-	AlreadyFailed int // of those, recorded as failed
 
 	AlreadyKinds map[sluice.Kind]int // why, as Kinds says of this run; 255 is a kind that another version recorded
 
@@ -181,9 +177,6 @@ type Report struct {
 	CacheHits   int // items of this run without a request, because an equal request was sent
 	CacheMisses int // items of this run with a request
 }
-
-// Left is how many lines are not recorded yet.
-func (r Report) Left() int { return r.Total - r.Already - r.Done - r.Report.Failed }
 
 // Retryable reports whether a retry can succeed for one of the failed items, of this run or an earlier one.
 func (r Report) Retryable() bool {
@@ -297,10 +290,10 @@ func (b *Batch) openRunner() (err error) {
 // earlier returns the number of items in a file, and the numbers of items with a result of earlier runs.
 func (b *Batch) earlier() (total, recorded, failed int) {
 	if b.input.file != nil {
-		total = b.Total()
+		total = int(b.input.total.Load())
 	}
 	failed, _ = b.input.failed.counts()
-	return total, b.Already(), failed
+	return total, int(b.input.already.Load()), failed
 }
 
 // recorded is called with each result that is in the journal.
@@ -330,15 +323,6 @@ func (b *Batch) conclude() error {
 	return nil
 }
 
-// Total is how many requests the input has, as far as it was read: all of a file.
-func (b *Batch) Total() int { return int(b.input.total.Load()) }
-
-// Already is how many of them earlier runs recorded.
-func (b *Batch) Already() int { return int(b.input.already.Load()) }
-
-// Left is how many of them there are to do.
-func (b *Batch) Left() int { return b.Total() - b.Already() }
-
 // PromptFields returns which fields of rows with a prompt are sent and which are kept: of a file all, of standard input those so
 // far. It must not be called while Run goes on.
 func (b *Batch) PromptFields() PromptFields { return b.input.parser.fields }
@@ -367,7 +351,7 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 			b.journal.Withdraw() // whoever looks for a state finds that of a run that began
 		}
 	}
-	if left := b.Left() - rep.Done - rep.Failed; err == nil && left > 0 && !called {
+	if left := rep.Left(); err == nil && left > 0 && !called {
 		err = fmt.Errorf("batch: %d items have neither a result nor an error because of a bug in Sluice: run the same command again to retry them", left)
 	}
 	return b.report(rep), err
@@ -375,11 +359,9 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 
 func (b *Batch) report(rep work.Report) Report {
 	hits, misses := b.handler.cache.counts()
-	failed, kinds := b.input.failed.counts()
+	_, kinds := b.input.failed.counts()
 	return Report{
-		CacheHits: hits, CacheMisses: misses,
-		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: failed, AlreadyKinds: kinds,
-		Budgets: b.guard.Uses(), Batches: b.back.report(),
+		Report: rep, AlreadyKinds: kinds, Budgets: b.guard.Uses(), Batches: b.back.report(), CacheHits: hits, CacheMisses: misses,
 	}
 }
 
@@ -390,9 +372,7 @@ func (b *Batch) Drain() { b.runner.Drain() }
 func (b *Batch) Stop(cause error) { b.runner.Stop(cause) }
 
 // Progress says how far the run is.
-func (b *Batch) Progress() Progress {
-	return b.runner.Progress()
-}
+func (b *Batch) Progress() work.Report { return b.runner.Report() }
 
 // Rationed is how many calls wait, without a permit, for room in the Budget: they are neither in flight nor in a queue of a
 // Scheduler.

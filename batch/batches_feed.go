@@ -343,7 +343,8 @@ func (f *batchFeed) goLive() error {
 // outlook returns the remaining requests and time.
 func (f *batchFeed) outlook() outlook {
 	cfg, in := f.cfg, f.batch.input
-	n, total := f.batch.remaining(), max(1, f.batch.Total())
-	tokens := int(float64(in.tokens) * float64(n) / float64(total)) // they are taken to be alike
+	rep := f.batch.Progress()
+	n := rep.Left()
+	tokens := int(float64(in.tokens) * float64(n) / float64(max(1, rep.Total))) // they are taken to be alike
 	return outlook{left: time.Until(cfg.Budget.Deadline.Round(0)), requests: n, tokens: tokens, live: cfg.Batches.LiveTime}
 }

@@ -208,7 +208,7 @@ func TestRetryFailed(t *testing.T) {
 	cfg.RetryFailed = true
 	before, _ := os.ReadFile(f.out)
 	b, err := batch.Open(cfg)
-	if err != nil || b.Left() != 3 || b.Close() != nil {
+	if err != nil || b.Progress().Left() != 3 || b.Close() != nil {
 		t.Fatalf("error %v", err)
 	}
 	if after, _ := os.ReadFile(f.out); !bytes.Equal(before, after) {

@@ -87,7 +87,7 @@ type Config struct {
 // started only when the Scheduler let the others' calls through, so that those above cost nothing.
 const UsualWorkers = 16_384
 
-// Runner runs items through a Handler, once. Drain, Stop and Progress are safe for concurrent use.
+// Runner runs items through a Handler, once. Drain, Stop and Report are safe for concurrent use.
 type Runner struct {
 	cfg   Config
 	log   *slog.Logger
@@ -176,7 +176,7 @@ func (r *Runner) Run(ctx context.Context) (Report, error) {
 
 	report := r.Report()
 	err := r.reason()
-	if halted(err) && r.allDone() {
+	if halted(err) && r.allDone(report) {
 		err = nil // the stop came when there was nothing left to stop
 	}
 	if err == nil && r.cfg.Conclude != nil {
@@ -256,9 +256,9 @@ func (r *Runner) begin(ctx context.Context) func() {
 }
 
 // allDone says whether a halted run had in fact done everything.
-func (r *Runner) allDone() bool {
-	p := r.Progress()
-	return (r.tally.fed.Load() || p.Known) && p.Left() == 0
+func (r *Runner) allDone(report Report) bool {
+	total, _, _ := r.earlier()
+	return (r.tally.fed.Load() || total > 0) && report.Left() == 0
 }
 
 // halted says whether err is that of Drain or Stop.

@@ -107,7 +107,7 @@ func (r *Runner) keepState() (end func(error)) {
 	}
 	state, pauses, stop := &r.cfg.Journal.state, cmp.Or(r.cfg.Pauses, &Pauses{}), make(chan struct{})
 	write := func(ended func(*State)) {
-		p, outlook := r.Progress(), ""
+		p, outlook := r.Report(), ""
 		if r.cfg.Outlook != nil {
 			outlook = r.cfg.Outlook()
 		}
