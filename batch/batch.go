@@ -146,7 +146,6 @@ type (
 const (
 	SyncInterval = work.SyncInterval // all lines of 100 ms together, in the background
 	SyncEach     = work.SyncEach     // each before its item counts as done
-	SyncNone     = work.SyncNone     // when the operating system likes
 )
 
 // Batch is an input and its output, checked and locked. Close it. Drain, Stop and Progress are safe for concurrent use.

@@ -37,7 +37,7 @@ func (cfg *Config) check() (fill, error) {
 		return wrong("Timeout", errors.New("is negative"))
 	case cfg.Changed > ChangedKeep:
 		return wrong("Changed", errUnknown)
-	case cfg.Sync > work.SyncNone:
+	case cfg.Sync > work.SyncEach:
 		return wrong("Sync", errUnknown)
 	}
 	if err := cfg.Budget.Check(cfg.Price != nil); err != nil {

@@ -22,7 +22,7 @@ type Remote interface {
 	// recorded, and the call is left to do.
 	Do(ctx context.Context, t *Task) (*Answer, error)
 
-	// Recorded is told of lines whose results are safe, on the disk or as Config.Sync has it: whatever is kept of them
+	// Recorded is told of lines whose results are on the disk: whatever is kept of them
 	// elsewhere may go.
 	Recorded(numbers []int)
 }
@@ -53,7 +53,7 @@ type remote struct {
 
 func newRemote(d direct) *remote {
 	cfg := d.cfg
-	return &remote{direct: d, Remote: cfg.Remote, window: semaphore.NewWeighted(windowBytes), safe: recordings{always: cfg.Sync == work.SyncNone}}
+	return &remote{direct: d, Remote: cfg.Remote, window: semaphore.NewWeighted(windowBytes)}
 }
 
 // shape bounds the items of a lane by the window, which all lanes share.
@@ -158,10 +158,9 @@ func (r *remote) fault(ctx context.Context, err error) error {
 
 // recordings are results that are in the journal, until they are safe. The zero value is ready.
 type recordings struct {
-	mu     sync.Mutex
-	end    int64 // lines below it are safe
-	open   []recording
-	always bool // as soon as they are written
+	mu   sync.Mutex
+	end  int64 // lines below it are safe
+	open []recording
 }
 
 // recording is the result of a line, and where it is.
@@ -174,7 +173,7 @@ type recording struct {
 func (s *recordings) add(number int, offset int64) (safe bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if safe = s.always || offset < s.end; !safe {
+	if safe = offset < s.end; !safe {
 		s.open = append(s.open, recording{number, offset})
 	}
 	return safe

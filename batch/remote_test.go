@@ -354,7 +354,7 @@ func TestACallMadeElsewhereIsRecordedAsOneMadeHere(t *testing.T) {
 
 // TestWhatIsKeptElsewhereGoesOnlyOnceItIsOnTheDisk looks at the output each time that results are said to be safe.
 func TestWhatIsKeptElsewhereGoesOnlyOnceItIsOnTheDisk(t *testing.T) {
-	for name, mode := range map[string]work.SyncMode{"interval": work.SyncInterval, "each": work.SyncEach, "none": work.SyncNone} {
+	for name, mode := range map[string]work.SyncMode{"interval": work.SyncInterval, "each": work.SyncEach} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const n = 30

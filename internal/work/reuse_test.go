@@ -47,7 +47,7 @@ func TestACallerKeepsAnswersCountedUntilTheyAreRecorded(t *testing.T) {
 					h = work.HandlerFunc(calls.Handle)
 				}
 				r := newRunner(t, work.Config{
-					Journal: openJournal(t, journalPath(t), work.JournalConfig{Sync: work.SyncNone}),
+					Journal: openJournal(t, journalPath(t), work.JournalConfig{}),
 					Encode: func(dst []byte, res *work.Result) []byte {
 						time.Sleep(3 * time.Second) // a slow disk
 						defer open.Add(-1)

@@ -126,8 +126,8 @@ func readState(path string) (State, error) {
 }
 
 // save replaces the state file, keeping the one before as its backup. Whatever instant the process dies at, one of the
-// two is whole; with sync also if the system does.
-func (s State) save(path string, sync bool) error {
+// two is whole, also if the system does.
+func (s State) save(path string) error {
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (s State) save(path string, sync bool) error {
 		return fmt.Errorf("the state file would have %d bytes, but the maximum is %d: use fewer batches at once", len(b), mostState)
 	}
 	o := atomicfile.Options{
-		Mode: 0o644, Draft: path + ".tmp", NoSync: !sync, // whoever has the journal has the name, too
+		Mode: 0o644, Draft: path + ".tmp", // whoever has the journal has the name, too
 		Backup: func() bool { _, damaged := readState(path); return damaged == nil }, // a damaged one must not replace a good backup
 	}
 	if err := atomicfile.Write(path, o, append(b, '\n')); err != nil {

@@ -1,7 +1,6 @@
 package work
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -21,7 +20,6 @@ const (
 // stateFile is the state file of a journal that this process has.
 type stateFile struct {
 	path    string
-	sync    bool
 	log     *slog.Logger
 	earlier State // of the run before; without a Status there was none
 
@@ -56,7 +54,7 @@ func (s *stateFile) update(change func(*State)) error {
 	}
 	s.now.UpdatedAt = time.Now().UTC()
 	s.now.Heartbeat = s.now.UpdatedAt
-	err := s.now.save(s.path, s.sync || !bytes.Equal(s.now.Batches, before.Batches))
+	err := s.now.save(s.path)
 	if err != nil {
 		s.now.Heartbeat, s.now.Batches = time.Time{}, before.Batches // so the next update writes it
 	}
@@ -72,7 +70,7 @@ func (s *stateFile) end() (completed bool) {
 	case s.earlier.Status != "":
 		earlier := s.earlier
 		earlier.Batches = s.now.Batches
-		if err := earlier.save(s.path, s.sync); err != nil {
+		if err := earlier.save(s.path); err != nil {
 			s.log.Warn("the state file could not be updated", "error", err)
 		}
 	case len(s.now.Batches) == 0:
