@@ -93,9 +93,8 @@ type Runner struct {
 	log   *slog.Logger
 	calls *Calls // that the Handler goes straight to; nil if it does not
 
-	mu      sync.Mutex
-	started bool
-	cause   error // why the run ended early; the first counts
+	mu    sync.Mutex
+	cause error // why the run ended early; the first counts
 
 	run        context.Context // ends when open calls are to be abandoned
 	cancelRun  context.CancelCauseFunc
@@ -148,14 +147,10 @@ func New(cfg Config) (*Runner, error) {
 	return r, nil
 }
 
-// Run handles all items and says what became of them, also when it fails: with ErrStarted when it was called before,
-// with ErrDrained after Drain, with a *StoppedError when no item can succeed any more or Stop was called, with the
-// error of the feed, of Prepare, of Close or of the journal, or with the context's error. Cancelling the context abandons the
-// calls that are open.
+// Run handles all items and says what became of them, also when it fails: with ErrDrained after Drain, with a *StoppedError when no item
+// can succeed any more or Stop was called, with the error of the feed, of Prepare, of Close or of the journal, or with the context's
+// error. Cancelling the context abandons the calls that are open. A second Run panics.
 func (r *Runner) Run(ctx context.Context) (Report, error) {
-	if !r.start() {
-		return Report{}, ErrStarted
-	}
 	r.tally.begin()
 	defer r.begin(ctx)()
 
@@ -208,16 +203,6 @@ func (r *Runner) Drain() { r.halt(ErrDrained) }
 // Stop is Drain for a reason, such as a budget that is spent: the run returns a *StoppedError that unwraps to it.
 func (r *Runner) Stop(cause error) { r.halt(&StoppedError{Err: cause}) }
 
-func (r *Runner) start() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.started {
-		return false
-	}
-	r.started = true
-	return true
-}
-
 // halt ends intake and waiting. The first reason is the run's error.
 func (r *Runner) halt(cause error) {
 	r.mu.Lock()
@@ -247,6 +232,9 @@ func (r *Runner) reason() error {
 func (r *Runner) begin(ctx context.Context) func() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.run != nil {
+		panic("work: Run was called before")
+	}
 	r.run, r.cancelRun = context.WithCancelCause(ctx)
 	r.wait, r.cancelWait = context.WithCancelCause(r.run)
 	if r.cause != nil {

@@ -139,9 +139,6 @@ func callsOf(h Handler) *Calls {
 
 // Errors of a run.
 var (
-	// ErrStarted is returned by a second Run: a Runner runs once.
-	ErrStarted = errors.New("run has started")
-
 	// ErrCalledOff is for a Conclude to return where a run did no more than to call off what was pending elsewhere, with items
 	// left to do.
 	ErrCalledOff = errors.New("the run was cancelled")
