@@ -14,7 +14,6 @@ import (
 	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/wake"
 	"github.com/sluice-llm/sluice/internal/work"
-	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -295,10 +294,10 @@ func (f *batchFeed) unfit(item *work.Item, why error) error {
 	return f.give(item, work.Result{}, &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: why, Unsent: true}})
 }
 
-// give gives an item with its result to the Runner, which records it. Its priority keeps it out of the queue of items that are sent.
+// give gives an item with its result to the Runner, which records it.
 func (f *batchFeed) give(item *work.Item, result work.Result, err error) error {
 	given := *item
-	given.Priority, given.Data, given.Ref, given.Given = limits.Critical, nil, -1, &work.Given{Result: result, Err: err}
+	given.Data, given.Ref, given.Given = nil, -1, &work.Given{Result: result, Err: err}
 	given.Size = len(result.Payload) + len(item.Note)
 	return f.out(given)
 }

@@ -136,7 +136,7 @@ func (c *Calls) enter(ctx context.Context, st *callState) (tally sluice.Tally, a
 // do is the call, with all its tries.
 func (c *Calls) do(wait context.Context, st *callState) (sluice.Tally, error) {
 	item := &st.item
-	call := sluice.Call{ID: item.ID, Lane: item.Lane, Tenant: item.Tenant, Priority: item.Priority, Cost: item.Cost,
+	call := sluice.Call{ID: item.ID, Lane: item.Lane, Cost: item.Cost,
 		Withdrawn: item.Withdrawn, GivenUp: st.givenUp}
 	if c.Scheduler == nil {
 		return c.Route(wait, st.item, call, st.try)

@@ -93,7 +93,7 @@ func (r *Runner) awaitRoom() bool {
 }
 
 func (r *Runner) laneOf(item Item) *lane {
-	key := laneKey{item.Lane, item.Tenant, item.Priority}
+	key := laneKey{item.Lane, item.Given != nil}
 	l := r.queues[key]
 	if l == nil {
 		l = &lane{runner: r, items: make(chan Item, r.cfg.Queue)}

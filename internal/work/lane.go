@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-
-	"github.com/sluice-llm/sluice/limits"
 )
 
 // spare is how many calls of a lane wait for a permit beyond those that are open, if there are that many items. It
@@ -13,11 +11,10 @@ import (
 // Scheduler can use, and a few more.
 const spare = 16
 
-// laneKey tells queues apart. Tenants and priorities of a lane have queues of their own, because the gate can only
-// choose among those that have come to it.
+// laneKey tells queues apart. Items with given results have queues of their own, because they wait for no permit.
 type laneKey struct {
-	lane, tenant string
-	priority     limits.Priority
+	lane  string
+	given bool
 }
 
 // lane is the items of one key that wait, and the workers that take them.

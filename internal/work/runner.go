@@ -38,11 +38,11 @@ type Config struct {
 	// as failed. Nil: all are zero.
 	Earlier func() (total, recorded, failed int)
 
-	// Workers bounds how many items of a lane (and tenant and priority) are handled at once, but for those that wait
+	// Workers bounds how many items of a lane are handled at once, but for those that wait
 	// in Await. Below that, their number follows what the Scheduler lets through. Default UsualWorkers.
 	Workers int
 
-	// Queue bounds how many items of a lane (and tenant and priority) wait for a worker. Default 256.
+	// Queue bounds how many items of a lane wait for a worker. Default 256.
 	Queue int
 
 	// QueueBytes bounds the sizes of all items that wait for a worker; one always may. Default 32 MiB.
@@ -258,7 +258,7 @@ func halted(err error) bool {
 // finish records what became of an item, unless a stop cut it short.
 func (r *Runner) finish(w *worker, item *Item, err error) {
 	result := &w.result
-	result.ID, result.Seq, result.Lane, result.Tenant, result.Hash, result.Note = item.ID, item.Seq, item.Lane, item.Tenant, item.Hash, item.Note
+	result.ID, result.Seq, result.Lane, result.Hash, result.Note = item.ID, item.Seq, item.Lane, item.Hash, item.Note
 	result.Err = err
 	if result.Kind = KindOf(err); result.Kind == sluice.OK && err != nil {
 		result.Kind = sluice.Internal // a CallError of kind OK is a contradiction
