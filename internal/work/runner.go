@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/limits"
+	"golang.org/x/sync/semaphore"
 )
 
 // Config shapes a Runner. Handler is what it needs; the zero value of everything else is useful.
@@ -108,8 +109,8 @@ type Runner struct {
 	lanes       map[string]bool   // names among queues
 	room        chan struct{}     // something was taken out of a queue
 	queuedBytes atomic.Int64
-	awaiting    awaiting
-	taken       atomic.Int64 // items taken in
+	awaiting    *semaphore.Weighted // bytes, see mostAwaiting
+	taken       atomic.Int64        // items taken in
 	tally       tally
 	unrecorded  unrecorded
 	held        held
@@ -142,6 +143,8 @@ func New(cfg Config) (*Runner, error) {
 		queues: make(map[laneKey]*lane),
 		lanes:  make(map[string]bool),
 		room:   make(chan struct{}, 1),
+
+		awaiting: semaphore.NewWeighted(cfg.QueueBytes),
 	}
 	r.tally.sum.Kinds, r.tally.sum.Finish = make(map[sluice.Kind]int), make(map[string]int)
 	return r, nil
