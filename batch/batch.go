@@ -266,6 +266,7 @@ func (b *Batch) openRunner() (err error) {
 	b.handler.calls = work.NewCalls(work.CallsConfig{Route: b.back.send, Attempt: b.back.attempt, Ration: b.guard.Ration()})
 	cfg := work.Config{
 		Handler:  &b.handler,
+		Calls:    b.handler.calls,
 		Feed:     b.back.feed,
 		Reload:   b.reloader(),
 		Earlier:  b.earlier,

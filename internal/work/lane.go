@@ -83,7 +83,7 @@ func (l *lane) work() {
 			return
 		}
 		w.item = item
-		if r.calls != nil && item.Given == nil {
+		if r.cfg.Calls != nil && item.Given == nil {
 			w.enter(waiting)
 		} else { // it may be long before it waits for a permit, if ever
 			w.enter(sending)
@@ -168,7 +168,7 @@ func (w *worker) finish(err error) {
 // journaled says whether the item's result goes from this handler to the journal directly. Something in between might
 // wait for other items, and a slow journal must not hold those back then.
 func (w *worker) journaled(c *Calls) bool {
-	return w != nil && w.runner.cfg.Journal != nil && w.runner.calls == c
+	return w != nil && w.runner.cfg.Journal != nil && w.runner.cfg.Calls == c
 }
 
 // settle says that the item's result is recorded, or never will be.

@@ -19,6 +19,11 @@ import (
 type Config struct {
 	Handler Handler // handles the items
 
+	// Calls are the calls of a Handler that handles an item by at most one of them, in the same goroutine. Around that call, it waits only
+	// in Await, and not after the call. So a successful call counts as open until its result is recorded, and a lane starts no more workers
+	// than its calls need. Nil: the Handler itself, if it is a *Calls.
+	Calls *Calls
+
 	// Feed gives items while the run goes on. An error ends intake: open items are finished, and
 	// the run returns the error. The context ends when intake must stop. A feed that waits for results does so in Await. Nil
 	// gives none.
@@ -90,9 +95,8 @@ const UsualWorkers = 16_384
 
 // Runner runs items through a Handler, once. Drain, Stop and Report are safe for concurrent use.
 type Runner struct {
-	cfg   Config
-	log   *slog.Logger
-	calls *Calls // that the Handler goes straight to; nil if it does not
+	cfg Config
+	log *slog.Logger
 
 	mu    sync.Mutex
 	cause error // why the run ended early; the first counts
@@ -136,10 +140,12 @@ func New(cfg Config) (*Runner, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c, ok := cfg.Handler.(*Calls); ok {
+		cfg.Calls = c
+	}
 	r := &Runner{
 		cfg:    cfg,
 		log:    cfg.Logger,
-		calls:  callsOf(cfg.Handler),
 		queues: make(map[laneKey]*lane),
 		lanes:  make(map[string]bool),
 		room:   make(chan struct{}, 1),

@@ -114,25 +114,6 @@ type HandlerFunc func(ctx context.Context, item Item) (Result, error)
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, item Item) (Result, error) { return f(ctx, item) }
 
-// Caller is a Handler that handles an item by at most one call of a Calls, in the same goroutine. Around that call, it waits only in
-// Await, and not after the call. So a successful call counts as open until its result is recorded, as with a Calls alone, and a
-// lane starts no more workers than its calls need.
-type Caller interface {
-	Handler
-	Calls() *Calls
-}
-
-// callsOf returns the Calls of a Handler; nil if it waits for other things.
-func callsOf(h Handler) *Calls {
-	switch h := h.(type) {
-	case *Calls:
-		return h
-	case Caller:
-		return h.Calls()
-	}
-	return nil
-}
-
 // Errors of a run.
 var (
 	// ErrCalledOff is for a Conclude to return where a run did no more than to call off what was pending elsewhere, with items
