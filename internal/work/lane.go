@@ -32,10 +32,11 @@ type lane struct {
 type phase uint8
 
 const (
-	fetching phase = iota // it takes an item
-	waiting               // it waits for a permit, or is about to
-	sending               // it does all else: it sends, say, or waits before another attempt of its own
-	aside                 // it waits in Await
+	fetching  phase = iota // it takes an item
+	waiting                // it waits for a permit, or is about to
+	sending                // it does all else: it sends, say, or waits before another attempt of its own
+	aside                  // it waits in Await
+	recording              // it records a result
 	numPhases
 )
 
@@ -68,8 +69,8 @@ func (l *lane) work() {
 	w := &worker{runner: r, lane: l}
 	w.ctx = context.WithValue(r.run, placeKey{}, w)
 	defer func() {
-		if w.phase == fetching {
-			l.in[fetching].Add(-1)
+		if w.phase == fetching || w.phase == recording { // at the end, or a callback ended the goroutine
+			l.in[w.phase].Add(-1)
 			return
 		}
 		// The handler ended the goroutine (runtime.Goexit, as in t.FailNow): the item fails, another worker goes on.
@@ -99,7 +100,7 @@ var errGoexit = errors.New("the handler called runtime.Goexit")
 func (l *lane) take() (item Item, ok bool) {
 	select {
 	case item, ok = <-l.items:
-	default:
+	default: // which takes longer
 		select {
 		case item, ok = <-l.items:
 		case <-l.runner.wait.Done():
@@ -158,7 +159,7 @@ func (w *worker) enter(p phase) {
 
 // finish records the item at hand, which was handled with that error.
 func (w *worker) finish(err error) {
-	w.enter(sending)
+	w.enter(recording)
 	w.runner.finish(w, &w.item, err)
 	w.settle()
 	w.item, w.result, w.failed = Item{}, Result{}, false
