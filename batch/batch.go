@@ -131,7 +131,6 @@ type Config struct {
 // What a run uses and returns.
 type (
 	Result   = work.Result   // of an item
-	Progress = work.Progress // of a run
 	SyncMode = work.SyncMode // when lines of the output are on the disk
 
 	LockedError  = work.LockedError  // another process writes the output
@@ -143,7 +142,6 @@ type (
 const (
 	SyncInterval = work.SyncInterval // all lines of 100 ms together, in the background
 	SyncEach     = work.SyncEach     // each before its item counts as done
-	SyncNone     = work.SyncNone     // when the operating system likes
 )
 
 // Batch is an input and its output, checked and locked. Close it. Drain, Stop and Progress are safe for concurrent use.
@@ -164,9 +162,6 @@ type Batch struct {
 // Report is what a run came to.
 type Report struct {
 	work.Report
-	Total         int // lines with a request, as far as they were read
-	Already       int // of those, recorded by earlier runs
-	AlreadyFailed int // of those, recorded as failed
 
 	AlreadyKinds map[sluice.Kind]int // why, as Kinds says of this run; 255 is a kind that another version recorded
 
@@ -177,9 +172,6 @@ type Report struct {
 	CacheHits   int // items of this run without a request, because an equal request was sent
 	CacheMisses int // items of this run with a request
 }
-
-// Left is how many lines are not recorded yet.
-func (r Report) Left() int { return r.Total - r.Already - r.Done - r.Report.Failed }
 
 // Retryable reports whether a retry can succeed for one of the failed items, of this run or an earlier one.
 func (r Report) Retryable() bool {
@@ -270,6 +262,7 @@ func (b *Batch) openRunner() (err error) {
 	b.handler.calls = work.NewCalls(work.CallsConfig{Route: b.back.send, Attempt: b.back.attempt, Ration: b.guard.Ration()})
 	cfg := work.Config{
 		Handler:  &b.handler,
+		Calls:    b.handler.calls,
 		Feed:     b.back.feed,
 		Reload:   b.reloader(),
 		Earlier:  b.earlier,
@@ -293,10 +286,10 @@ func (b *Batch) openRunner() (err error) {
 // earlier returns the number of items in a file, and the numbers of items with a result of earlier runs.
 func (b *Batch) earlier() (total, recorded, failed int) {
 	if b.input.file != nil {
-		total = b.Total()
+		total = int(b.input.total.Load())
 	}
 	failed, _ = b.input.failed.counts()
-	return total, b.Already(), failed
+	return total, int(b.input.already.Load()), failed
 }
 
 // recorded is called with each result that is in the journal.
@@ -326,15 +319,6 @@ func (b *Batch) conclude() error {
 	return nil
 }
 
-// Total is how many requests the input has, as far as it was read: all of a file.
-func (b *Batch) Total() int { return int(b.input.total.Load()) }
-
-// Already is how many of them earlier runs recorded.
-func (b *Batch) Already() int { return int(b.input.already.Load()) }
-
-// Left is how many of them there are to do.
-func (b *Batch) Left() int { return b.Total() - b.Already() }
-
 // PromptFields returns which fields of rows with a prompt are sent and which are kept: of a file all, of standard input those so
 // far. It must not be called while Run goes on.
 func (b *Batch) PromptFields() PromptFields { return b.input.parser.fields }
@@ -363,7 +347,7 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 			b.journal.Withdraw() // whoever looks for a state finds that of a run that began
 		}
 	}
-	if left := b.Left() - rep.Done - rep.Failed; err == nil && left > 0 && !called {
+	if left := rep.Left(); err == nil && left > 0 && !called {
 		err = fmt.Errorf("batch: %d items have neither a result nor an error because of a bug in Sluice: run the same command again to retry them", left)
 	}
 	return b.report(rep), err
@@ -371,11 +355,9 @@ func (b *Batch) Run(ctx context.Context) (Report, error) {
 
 func (b *Batch) report(rep work.Report) Report {
 	hits, misses := b.handler.cache.counts()
-	failed, kinds := b.input.failed.counts()
+	_, kinds := b.input.failed.counts()
 	return Report{
-		CacheHits: hits, CacheMisses: misses,
-		Report: rep, Total: b.Total(), Already: b.Already(), AlreadyFailed: failed, AlreadyKinds: kinds,
-		Budgets: b.guard.Uses(), Batches: b.back.report(),
+		Report: rep, AlreadyKinds: kinds, Budgets: b.guard.Uses(), Batches: b.back.report(), CacheHits: hits, CacheMisses: misses,
 	}
 }
 
@@ -386,9 +368,7 @@ func (b *Batch) Drain() { b.runner.Drain() }
 func (b *Batch) Stop(cause error) { b.runner.Stop(cause) }
 
 // Progress says how far the run is.
-func (b *Batch) Progress() Progress {
-	return b.runner.Progress()
-}
+func (b *Batch) Progress() work.Report { return b.runner.Report() }
 
 // Rationed is how many calls wait, without a permit, for room in the Budget: they are neither in flight nor in a queue of a
 // Scheduler.

@@ -315,16 +315,10 @@ func (v *batchRun) problem() error {
 
 // conclude returns the error of a run whose feed has ended.
 func (v *batchRun) conclude() error {
-	if v.ended == nil && v.cfg.Batches.Cancel && v.batch.remaining() > 0 {
+	if v.ended == nil && v.cfg.Batches.Cancel && v.batch.Progress().Left() > 0 {
 		return work.ErrCalledOff
 	}
 	return v.ended
-}
-
-// remaining is the number of items without a result.
-func (b *Batch) remaining() int {
-	p := b.Progress()
-	return p.Left()
 }
 
 // report returns the results of Batch APIs.

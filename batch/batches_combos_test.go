@@ -141,7 +141,7 @@ func (j *journey) config(peaceful, patient bool) (batch.Config, string, time.Dur
 	coin := func(n int) bool { return luck.IntN(n) == 0 }
 	cfg := j.files.config(j.t, j.server.Transport())
 	cfg.Changed, cfg.RetryFailed = batch.ChangedRedo, peaceful || patient || coin(3)
-	cfg.Feedback, cfg.Sync = coin(2), work.SyncMode(luck.IntN(3))
+	cfg.Feedback, cfg.Sync = coin(2), work.SyncMode(luck.IntN(2))
 	if coin(2) {
 		cfg.Cache = j.cache
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/wake"
 	"github.com/sluice-llm/sluice/internal/work"
-	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -285,10 +284,10 @@ func (f *batchFeed) unfit(item *work.Item, why error) error {
 	return f.give(item, work.Result{}, &sluice.CallError{Outcome: sluice.Outcome{Kind: sluice.BadRequest, Err: why, Unsent: true}})
 }
 
-// give gives an item with its result to the Runner, which records it. Its priority keeps it out of the queue of items that are sent.
+// give gives an item with its result to the Runner, which records it.
 func (f *batchFeed) give(item *work.Item, result work.Result, err error) error {
 	given := *item
-	given.Priority, given.Data, given.Ref, given.Given = limits.Critical, nil, -1, &work.Given{Result: result, Err: err}
+	given.Data, given.Ref, given.Given = nil, -1, &work.Given{Result: result, Err: err}
 	given.Size = len(result.Payload) + len(item.Note)
 	return f.out(given)
 }
@@ -333,7 +332,8 @@ func (f *batchFeed) goLive() error {
 // outlook returns the remaining requests and time.
 func (f *batchFeed) outlook() outlook {
 	cfg, in := f.cfg, f.batch.input
-	n, total := f.batch.remaining(), max(1, f.batch.Total())
-	tokens := int(float64(in.tokens) * float64(n) / float64(total)) // they are taken to be alike
+	rep := f.batch.Progress()
+	n := rep.Left()
+	tokens := int(float64(in.tokens) * float64(n) / float64(max(1, rep.Total))) // they are taken to be alike
 	return outlook{left: time.Until(cfg.Budget.Deadline.Round(0)), requests: n, tokens: tokens, live: cfg.Batches.LiveTime}
 }

@@ -236,7 +236,7 @@ func (h *saga) plan(peaceful, patient bool) *plan {
 	p.cfg = batch.Config{
 		Input: h.files.in, Output: h.files.out, Transport: h.oracle, Changed: h.changed,
 		Check: p.check(), Feedback: coin(2), RetryFailed: peaceful || patient || coin(3),
-		Timeout: time.Hour, Sync: work.SyncNone, OnResult: p.note, Budget: batch.Budget{Attempts: h.attempts},
+		Timeout: time.Hour, OnResult: p.note, Budget: batch.Budget{Attempts: h.attempts},
 	}
 	if coin(2) {
 		p.cfg.Cache = h.cache

@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,7 +30,7 @@ func (cfg *Config) check() error {
 		return wrong("Timeout", errors.New("is negative"))
 	case cfg.Changed > ChangedKeep:
 		return wrong("Changed", errUnknown)
-	case cfg.Sync > work.SyncNone:
+	case cfg.Sync > work.SyncEach:
 		return wrong("Sync", errUnknown)
 	}
 	if err := cfg.Budget.Check(cfg.Price != nil); err != nil {

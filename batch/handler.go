@@ -38,9 +38,6 @@ type handler struct {
 	own   Handler // of the Config
 }
 
-// Calls returns the calls.
-func (h *handler) Calls() *work.Calls { return h.calls }
-
 // Handle handles an item.
 func (h *handler) Handle(ctx context.Context, item work.Item) (work.Result, error) {
 	if h.cache != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -59,7 +58,7 @@ func TestAHandlerThatCannotBePreparedGetsNoRequest(t *testing.T) {
 	cfg := f.config(t, nil)
 	cfg.Handler, cfg.Model = h, "m"
 	rep, err := run(t, cfg)
-	if _, ok := errors.AsType[*work.PrepareError](err); !ok || !errors.Is(err, h.prepareErr) || rep.Done+h.handed != 0 || h.closed != 1 {
+	if !errors.Is(err, h.prepareErr) || rep.Done+h.handed != 0 || h.closed != 1 {
 		t.Errorf("report %+v, error %v, %+v", rep, err, h)
 	}
 }

@@ -326,7 +326,7 @@ func (l *live) accept(r *work.Result) error {
 	if c.route.one == nil {
 		r.Data = c.via.Upstream
 	}
-	if r.Kind == sluice.Network && (outOfFiles(r.Err) || !c.route.answered() && l.runner.Progress().Done == 0) {
+	if r.Kind == sluice.Network && (outOfFiles(r.Err) || !c.route.answered() && l.runner.Report().Done == 0) {
 		return c.route.accounts[c.via.Upstream.Name].unreachable(r.Err)
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 
 	"golang.org/x/sync/semaphore"
@@ -24,7 +23,7 @@ type Remote interface {
 	// recorded, and the call is left to do.
 	Do(ctx context.Context, t *Task) (*Answer, error)
 
-	// Recorded is told of lines whose results are safe, on the disk or as Config.Sync has it: whatever is kept of them
+	// Recorded is told of lines whose results are on the disk: whatever is kept of them
 	// elsewhere may go.
 	Recorded(numbers []int)
 }
@@ -47,11 +46,7 @@ type remote struct {
 }
 
 func newRemote(d direct) *remote {
-	r := &remote{direct: d, Remote: d.cfg.Remote, window: semaphore.NewWeighted(windowBytes)}
-	if d.cfg.Sync == work.SyncNone {
-		r.safe.end = math.MaxInt64
-	}
-	return r
+	return &remote{direct: d, Remote: d.cfg.Remote, window: semaphore.NewWeighted(windowBytes)}
 }
 
 // shape bounds the items of a lane by the window, which all lanes share.

@@ -27,7 +27,7 @@ func (b *Batch) resume() error {
 // sort sorts the output into the order of the input, once all items are recorded. Lines of other items go last. If sorting fails, for
 // example because the disk is full, the output stays complete and unsorted.
 func (b *Batch) sort() {
-	if p := b.runner.Progress(); b.sorted && p.Done+p.Failed == 0 {
+	if p := b.runner.Report(); b.sorted && p.Done+p.Failed == 0 {
 		return
 	}
 	err := b.journal.Sort(func(line []byte) uint32 {

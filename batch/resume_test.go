@@ -208,7 +208,7 @@ func TestRetryFailed(t *testing.T) {
 	cfg.RetryFailed = true
 	before, _ := os.ReadFile(f.out)
 	b, err := batch.Open(cfg)
-	if err != nil || b.Left() != 3 || b.Close() != nil {
+	if err != nil || b.Progress().Left() != 3 || b.Close() != nil {
 		t.Fatalf("error %v", err)
 	}
 	if after, _ := os.ReadFile(f.out); !bytes.Equal(before, after) {
@@ -293,7 +293,7 @@ func (o *odd) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestATornLastLineIsRunAgainWhereverItIsTorn(t *testing.T) {
 	f, rt := newFiles(t, chats(2)), &stub{}
 	cfg := f.config(t, rt)
-	cfg.Sync, cfg.Workers = work.SyncNone, 1
+	cfg.Workers = 1
 	if _, err := run(t, cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -399,7 +399,6 @@ func (h *history) check(t *testing.T) error {
 // oneRun runs what is left until end, and says whether that was all, and how many paid answers it may have dropped.
 func (h *history) oneRun(t *testing.T, f files, server *sim.Server, end time.Duration, drain bool) (all bool, abandoned int, err error) {
 	cfg := f.config(t, server.Transport())
-	cfg.Sync = work.SyncNone
 	scheduler, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 8}})
 	if err != nil {
 		return false, 0, err

@@ -184,7 +184,7 @@ func TestAnUpstreamDiesAndComesBack(t *testing.T) {
 			t.Errorf("answered by %v", n)
 		}
 		for id, r := range files.results(t) {
-			if r.Sluice.WaitMS > 10_000 {
+			if r.Sluice.WaitMS > 12_000 {
 				t.Errorf("item %s waited %d ms", id, r.Sluice.WaitMS)
 			}
 		}

@@ -347,8 +347,8 @@ func TestOneModelsPauseDoesNotStopAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer b.Close()
-		if m := b.Models(); m["busy"] != n || m["free"] != n || b.Total() != 2*n || b.Left() != 2*n {
-			t.Errorf("models %v, total %d, left %d", m, b.Total(), b.Left())
+		if m, p := b.Models(), b.Progress(); m["busy"] != n || m["free"] != n || p.Total != 2*n || p.Left() != 2*n {
+			t.Errorf("models %v, total %d, left %d", m, p.Total, p.Left())
 		}
 		rep, err := b.Run(context.Background())
 		if err != nil || rep.Done != 2*n {
@@ -393,7 +393,7 @@ func TestProgressAndStop(t *testing.T) {
 		defer b.Close()
 		spent := errors.New("budget")
 		time.AfterFunc(3500*time.Millisecond, func() {
-			if p := b.Progress(); p.Done != 24 || p.Total != 100 || p.Left() != 76 || p.Usage.Output == 0 || p.Elapsed != 3500*time.Millisecond {
+			if p := b.Progress(); p.Done != 24 || p.Total != 100 || p.Left() != 76 || p.Usage.Output == 0 || p.Wall != 3500*time.Millisecond {
 				t.Errorf("progress %+v", p)
 			}
 			b.Stop(spent)

@@ -110,7 +110,7 @@ func (w *Worker) Run(ctx context.Context) (work.Report, error) {
 func (w *Worker) Drain() { w.live.runner.Drain() }
 
 // Progress says how many tasks were done.
-func (w *Worker) Progress() work.Progress { return w.live.runner.Progress() }
+func (w *Worker) Progress() work.Report { return w.live.runner.Report() }
 
 // feed gives the items of tasks.
 func (w *Worker) feed(ctx context.Context) iter.Seq2[work.Item, error] {

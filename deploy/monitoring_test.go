@@ -33,7 +33,7 @@ func exported(t *testing.T) map[string]map[string][]string {
 		return sluice.Snapshot{Lanes: []limits.LaneSnapshot{{Lane: "m", Slots: 1, Budgets: budgets}}}
 	}
 	m := telemetry.NewMetrics(snapshot)
-	m.SetProgress(func() work.Progress { return work.Progress{Total: 1} })
+	m.SetProgress(func() work.Report { return work.Report{Total: 1} })
 	m.Observe(sluice.Event{Type: limits.EventSlotAcquired, Lane: "m"})
 	g := telemetry.NewGateway(func() gateway.TrafficSnapshot { return gateway.TrafficSnapshot{} }, strings.ToLower)
 	g.Ended(&gateway.Record{

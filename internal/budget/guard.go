@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -221,17 +222,24 @@ func (g *Guard) end() {
 // spentLocked returns the error for an item that does not fit.
 func (g *Guard) spentLocked(id string, next Amount) *Error {
 	unit := max(0, g.cap.Exceeded(next))
-	return &Error{Used: g.usedLocked(unit), Next: next[unit] / unitSize[unit], ID: id}
+	return &Error{Used: g.usesLocked()[unit], Next: next[unit] / unitSize[unit], ID: id}
 }
 
 var unitSize = Amount{USD: Dollar, Tokens: 1}
 
-func (g *Guard) usedLocked(unit int) Used {
-	u := Used{Cost, "usd", g.cap.Limit[unit] / unitSize[unit], g.cap.Used[unit] / unitSize[unit]}
-	if unit == Tokens {
-		u.What, u.Unit = Total, "tokens"
+// usesLocked returns the cost, tokens, time, failed items and share of failed items that the run used. A Limit is 0 if there is none.
+func (g *Guard) usesLocked() [5]Used {
+	given := 0.0
+	if !g.cfg.Deadline.IsZero() {
+		given = g.cfg.Deadline.Sub(g.began).Seconds()
 	}
-	return u
+	return [5]Used{
+		{Cost, "usd", g.cap.Limit[USD] / Dollar, g.cap.Used[USD] / Dollar},
+		{Total, "tokens", g.cap.Limit[Tokens], g.cap.Used[Tokens]},
+		{Time, "seconds", given, time.Since(g.began).Seconds()},
+		{Failures, "items", float64(g.cfg.Failures), float64(g.failed)},
+		{Failures, "share", g.cfg.FailedShare, float64(g.failed) / float64(max(1, g.finished))},
+	}
 }
 
 // Open holds the estimate of n items that no Scheduler sends, if it fits or they were sent before. It returns an *Error if it will never
@@ -270,7 +278,8 @@ func (g *Guard) Finished(failed bool) {
 	if failed {
 		g.failed++
 	}
-	items, share := g.failuresLocked()
+	uses := g.usesLocked()
+	items, share := uses[3], uses[4]
 	enough := g.finished >= leastJudged
 	g.mu.Unlock()
 	switch {
@@ -282,49 +291,33 @@ func (g *Guard) Finished(failed bool) {
 	}
 }
 
-func (g *Guard) failuresLocked() (items, share Used) {
-	return Used{Failures, "items", float64(g.cfg.Failures), float64(g.failed)},
-		Used{Failures, "share", g.cfg.FailedShare, float64(g.failed) / float64(max(1, g.finished))}
-}
-
 // longestLook bounds one wait: the timer's clock stops while the machine sleeps.
 const longestLook = time.Minute
 
-// Watch stops the run at its deadline. The returned function ends the watch.
+// Watch stops the run at its deadline, at once if reading the input took that long. The returned function ends the watch.
 func (g *Guard) Watch() (end func()) {
 	at := g.cfg.Deadline.Round(0) // by the clock on the wall
-	if at.IsZero() {
-		return func() {}
-	}
-	stop := func() { g.cfg.Stop(&Error{Used: Used{What: Time, Unit: "seconds"}}) }
-	if time.Until(at) <= 0 { // reading the input took that long: not one request is sent
-		stop()
-		return func() {}
-	}
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for left := time.Until(at); left > 0; left = time.Until(at) {
-			select {
-			case <-time.After(min(left, longestLook)):
-			case <-done:
-				return
-			}
+	var ended atomic.Bool
+	var look func()
+	look = func() {
+		switch left := time.Until(at); {
+		case ended.Load():
+		case left <= 0:
+			g.cfg.Stop(&Error{Used: Used{What: Time, Unit: "seconds"}})
+		default:
+			time.AfterFunc(min(left, longestLook), look)
 		}
-		stop()
-	})
-	return func() {
-		close(done)
-		wg.Wait()
 	}
+	ended.Store(at.IsZero())
+	look()
+	return func() { ended.Store(true) }
 }
 
 // Uses returns the amounts that the run used of all its limits.
 func (g *Guard) Uses() (all []Used) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	items, share := g.failuresLocked()
-	for _, u := range []Used{g.usedLocked(USD), g.usedLocked(Tokens), g.timeUsed(), items, share} {
+	for _, u := range g.usesLocked() {
 		if u.Limit != 0 {
 			all = append(all, u)
 		}
@@ -332,17 +325,10 @@ func (g *Guard) Uses() (all []Used) {
 	return all
 }
 
-func (g *Guard) timeUsed() Used {
-	if g.cfg.Deadline.IsZero() {
-		return Used{}
-	}
-	return Used{Time, "seconds", g.cfg.Deadline.Sub(g.began).Seconds(), time.Since(g.began).Seconds()}
-}
-
 // Status is the state of the caps of a Guard.
 type Status struct {
-	Cap            // without the open requests
-	Held    Amount // their corrected estimates
+	Used    Amount // by requests that are finished
+	Held    Amount // corrected estimates of the open requests
 	Open    int    // items that hold an estimate
 	Waiting int    // items that wait for room
 }
@@ -351,5 +337,5 @@ type Status struct {
 func (g *Guard) Status() Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return Status{Cap{Limit: g.cap.Limit, Used: g.cap.Used}, g.cap.Held(), g.open, len(g.queue)}
+	return Status{g.cap.Used, g.cap.Held(), g.open, len(g.queue)}
 }

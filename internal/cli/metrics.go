@@ -172,7 +172,7 @@ func (w *watch) at(s *sluice.Scheduler) {
 }
 
 // follow has the watch ask progress how far the run is.
-func (w *watch) follow(progress func() work.Progress) {
+func (w *watch) follow(progress func() work.Report) {
 	if w.metrics != nil {
 		w.metrics.SetProgress(progress)
 	}

@@ -121,7 +121,7 @@ func namesOf(names []string) string {
 
 // noteSettings tells where settings come from: whom asked for more, and everybody what is doubtful or holds the run back.
 func (r *batchRun) noteSettings() {
-	wanted := r.batch.Left()
+	wanted := r.batch.Progress().Left()
 	if r.o.input == "-" { // nobody knows yet what will come
 		wanted = r.accounts.limits.Concurrency
 	}

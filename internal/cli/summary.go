@@ -86,7 +86,7 @@ type budgetSummary struct {
 // summarize fills a summary from what the run and the Scheduler say.
 func summarize(rep batch.Report, snap sluice.Snapshot) *summary {
 	sum := &summary{
-		Total: rep.Total, Done: rep.Already - rep.AlreadyFailed + rep.Done, DoneNow: rep.Done, Left: max(0, rep.Left()),
+		Total: rep.Total, Done: rep.AllDone(), DoneNow: rep.Done, Left: max(0, rep.Left()),
 		Failed: rep.Failed + rep.AlreadyFailed,
 		Kinds:  map[string]int{},
 		Finish: rep.Finish,

@@ -277,7 +277,7 @@ func (x *Exec) Stop(cause error) {
 }
 
 // Progress says how far the run is.
-func (x *Exec) Progress() work.Progress { return x.runner.Progress() }
+func (x *Exec) Progress() work.Report { return x.runner.Report() }
 
 // Outlook returns what the agent states of the usage windows of its account: the share used and the reset of each.
 func (x *Exec) Outlook() string { return x.lane.outlook(time.Now()) }

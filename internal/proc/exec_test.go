@@ -118,7 +118,7 @@ func newCourse(t testing.TB, items int, script string) *course {
 		fmt.Fprintf(&list, "item%d\n", i+1)
 	}
 	c.cfg = proc.Config{
-		Items: proc.Items{Path: filepath.Join(dir, "items.txt")}, Dir: filepath.Join(dir, "state"), Limits: proc.Limits{Lane: "lane"}, Sync: work.SyncNone,
+		Items: proc.Items{Path: filepath.Join(dir, "items.txt")}, Dir: filepath.Join(dir, "state"), Limits: proc.Limits{Lane: "lane"},
 		Pauses: &work.Pauses{},
 		Command: proc.Command{
 			Args: []string{"/bin/sh", "-c", script, "sh", "{}"}, Env: []string{"PATH=" + os.Getenv("PATH"), "D=" + dir},

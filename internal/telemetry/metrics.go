@@ -22,7 +22,7 @@ const numKinds = int(sluice.Internal) + 1
 type Metrics struct {
 	snapshot func() sluice.Snapshot
 	gauges   gauges
-	progress atomic.Pointer[func() work.Progress]
+	progress atomic.Pointer[func() work.Report]
 	itemless bool
 
 	items, attempts, throttles, gaveUp, retries, cancelled *prometheus.CounterVec
@@ -133,7 +133,7 @@ func dimensionLabel(d limits.Dimension) string {
 }
 
 // SetProgress has the Metrics ask progress how far the run is, from now on.
-func (m *Metrics) SetProgress(progress func() work.Progress) { m.progress.Store(&progress) }
+func (m *Metrics) SetProgress(progress func() work.Report) { m.progress.Store(&progress) }
 
 // Observe counts e.
 func (m *Metrics) Observe(e sluice.Event) {

@@ -1,38 +1,9 @@
 package work
 
-import (
-	"context"
-	"sync"
-)
+import "context"
 
 // mostAwaiting bounds how many items of a run wait in Await. Their sizes are bounded by Config.QueueBytes besides.
 const mostAwaiting = 4096
-
-// awaiting counts the items that wait in Await with a worker in their place. The zero value is ready.
-type awaiting struct {
-	mu    sync.Mutex
-	items int
-	bytes int64
-}
-
-// take counts an item, if there is room for it. One item has room whatever its size.
-func (a *awaiting) take(size, most int64) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.items == mostAwaiting || a.items > 0 && a.bytes+size > most {
-		return false
-	}
-	a.items++
-	a.bytes += size
-	return true
-}
-
-func (a *awaiting) give(size int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.items--
-	a.bytes -= size
-}
 
 // Await waits in a Handler, before its call, until ready is closed: for what becomes of another item, say. It returns nil
 // then, and the cause as soon as nothing more is to be sent or ctx ends. No permit is held meanwhile, and another worker takes
@@ -84,21 +55,17 @@ func (r *Runner) awaitInFeed(ctx context.Context, ready <-chan struct{}) error {
 
 // stepAside lets another worker of the lane take this one's place, if there is room, and returns what takes it back.
 func (w *worker) stepAside() (back func()) {
-	if w == nil || !w.counted {
+	if w == nil || w.phase != waiting {
 		return func() {}
 	}
-	size := int64(w.item.Size)
-	a := &w.runner.awaiting
-	if !a.take(size, w.runner.cfg.QueueBytes) {
+	all := w.runner.cfg.QueueBytes
+	size := min(max(int64(w.item.Size), all/mostAwaiting, 1), all) // one item has room whatever its size
+	if !w.runner.awaiting.TryAcquire(size) {
 		return func() {}
 	}
-	w.uncount()
-	w.lane.awaiting.Add(1)
-	w.lane.grow()
+	w.enter(aside)
 	return func() {
-		a.give(size)
-		w.lane.awaiting.Add(-1)
-		w.counted = true
-		w.lane.waiting.Add(1)
+		w.enter(waiting)
+		w.runner.awaiting.Release(size)
 	}
 }

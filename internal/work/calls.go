@@ -56,7 +56,6 @@ type callState struct {
 	item   Item
 	result Result
 	turn   Turn // nil without a Ration
-	aside  bool // it waits on its own before another attempt, if there is one, and is not counted as queued
 	try    func(context.Context, *sluice.Permit) sluice.Outcome
 
 	givenUp func(sluice.Outcome)
@@ -71,28 +70,14 @@ func (c *Calls) Handle(ctx context.Context, item Item) (Result, error) {
 	if st.worker = w; w != nil {
 		wait = w.runner.wait
 	}
-	if w != nil && w.counted { // by the worker, so that no moment passes uncounted
-		w.counted = false
-	} else {
-		w.queued(+1)
-	}
-	counted := true
-	defer func() {
-		if counted && !st.aside { // the attempt ended the goroutine
-			w.queued(-1)
-		}
-	}()
+	w.enter(waiting)
 	tally, err := c.rationed(wait, st)
 
 	result := st.result
 	result.Tally = tally
-	aside := st.aside
-	st.ctx, st.worker, st.item, st.result, st.turn, st.aside = nil, nil, Item{}, Result{}, nil, false
+	st.ctx, st.worker, st.item, st.result, st.turn = nil, nil, Item{}, Result{}, nil
 	c.states.Put(st)
-	counted = false
-	if !aside {
-		w.queued(-1)
-	}
+	w.enter(sending)
 	return result, err
 }
 
@@ -136,7 +121,7 @@ func (c *Calls) enter(ctx context.Context, st *callState) (tally sluice.Tally, a
 // do is the call, with all its tries.
 func (c *Calls) do(wait context.Context, st *callState) (sluice.Tally, error) {
 	item := &st.item
-	call := sluice.Call{ID: item.ID, Lane: item.Lane, Tenant: item.Tenant, Priority: item.Priority, Cost: item.Cost,
+	call := sluice.Call{ID: item.ID, Lane: item.Lane, Cost: item.Cost,
 		Withdrawn: item.Withdrawn, GivenUp: st.givenUp}
 	if c.Scheduler == nil {
 		return c.Route(wait, st.item, call, st.try)
@@ -161,10 +146,7 @@ func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Out
 	if err := w.halted(); err != nil {
 		return sluice.Outcome{Kind: sluice.Network, Unsent: true, Abandoned: true, Err: err}
 	}
-	if !st.aside {
-		w.queued(-1)
-	}
-	st.aside = true // also if the attempt panics: Do gives up then
+	w.enter(sending)
 	if st.turn != nil && !st.turn.Send() {
 		return sluice.Outcome{Kind: sluice.Network, Unsent: true, Abandoned: true, Err: errNoRoom}
 	}
@@ -172,9 +154,8 @@ func (st *callState) run(_ context.Context, permit *sluice.Permit) (o sluice.Out
 	if st.turn != nil {
 		st.turn.Sent(&st.result, &o)
 	}
-	if !o.Kind.Transient() {
-		st.aside = false
-		w.queued(+1)
+	if o.Kind != sluice.OK && !o.Kind.Transient() {
+		w.enter(waiting)
 	}
 	if w != nil {
 		w.runner.held.attempted(w.runner, st.item.ID, &o)

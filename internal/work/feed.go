@@ -23,6 +23,7 @@ func (r *Runner) feed() error {
 					return err
 				}
 			}
+			r.taken.Add(1)
 			if !r.put(item) {
 				return nil
 			}
@@ -32,15 +33,11 @@ func (r *Runner) feed() error {
 		return nil
 	}
 	r.tally.fed.Store(true)
-	if err := r.placeParked(); err != nil {
-		return err
-	}
-	return r.handleHeld()
+	return r.placeParked()
 }
 
 // put gives an item to its lane, now or later. It says false when the run halts first.
 func (r *Runner) put(item Item) bool {
-	r.taken.Add(1)
 	l := r.laneOf(item)
 	for {
 		if r.wait.Err() != nil {
@@ -66,7 +63,6 @@ func (r *Runner) put(item Item) bool {
 
 // hand puts an item into a queue that has room.
 func (r *Runner) hand(l *lane, item Item) {
-	r.held.opened()
 	r.queuedBytes.Add(int64(item.Size))
 	l.bytes.Add(int64(item.Size))
 	l.items <- item // only this goroutine sends, and there is room
@@ -97,7 +93,7 @@ func (r *Runner) awaitRoom() bool {
 }
 
 func (r *Runner) laneOf(item Item) *lane {
-	key := laneKey{item.Lane, item.Tenant, item.Priority}
+	key := laneKey{item.Lane, item.Given != nil}
 	l := r.queues[key]
 	if l == nil {
 		l = &lane{runner: r, items: make(chan Item, r.cfg.Queue)}
@@ -122,14 +118,11 @@ func (r *Runner) othersHungry(full *lane) bool {
 
 // unpark reads items again that were put aside, for the lanes that have room.
 func (r *Runner) unpark() error {
-	if r.cfg.Reload == nil {
-		return nil
-	}
 	for _, l := range r.queues {
 		for len(l.parked) > 0 && len(l.items) < cap(l.items) {
-			item, err := r.cfg.Reload(l.parked[0].seq, l.parked[0].ref)
+			item, err := r.reload(l.parked[0])
 			if err != nil {
-				return fmt.Errorf("an item cannot be read again: %w", err)
+				return err
 			}
 			if !r.fits(l, item) {
 				break
@@ -139,6 +132,16 @@ func (r *Runner) unpark() error {
 		}
 	}
 	return nil
+}
+
+// reload reads an item again.
+func (r *Runner) reload(at place) (Item, error) {
+	item, err := r.cfg.Reload(at.seq, at.ref)
+	if err != nil {
+		return Item{}, fmt.Errorf("an item cannot be read again: %w", err)
+	}
+	item.Again = item.Again || r.again
+	return item, nil
 }
 
 // placeParked waits until all items that were put aside are in their queues.

@@ -20,7 +20,7 @@ func (r *Runner) prepare() error {
 		return nil
 	}
 	if err := guard(func() error { return p.Prepare(r.wait) }); err != nil {
-		return &PrepareError{Err: err}
+		return fmt.Errorf("prepare handler: %w", err)
 	}
 	return nil
 }
@@ -46,12 +46,3 @@ func guard(f func() error) (err error) {
 	}()
 	return f()
 }
-
-// PrepareError is returned by a run whose Handler could not be prepared.
-type PrepareError struct{ Err error }
-
-// Error returns the text of the error of Prepare.
-func (e *PrepareError) Error() string { return "prepare handler: " + e.Err.Error() }
-
-// Unwrap returns the error of Prepare.
-func (e *PrepareError) Unwrap() error { return e.Err }

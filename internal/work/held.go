@@ -3,12 +3,12 @@ package work
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/wake"
 	"github.com/sluice-llm/sluice/limits"
 )
 
@@ -25,18 +25,27 @@ const (
 type held struct {
 	mu    sync.Mutex
 	items []place
-	again map[int64]bool // those that are handled once more, by Seq
-	row   []time.Time    // departures of those since which no item succeeded
-	since time.Time      // arrival of the first of the row
+	row   []time.Time // departures of those since which no item succeeded
 
-	spent   time.Time // arrival of the first rejection in words about the account since another outcome
-	spentID string    // its item
+	rejected streak // of those in the row
+	spent    streak // of attempts that were rejected in words about the account, without a wait
+	failing  streak // of attempts at which the provider failed
+}
 
-	failing time.Time // arrival of the first failure of the provider since it succeeded
-	failed  time.Time // arrival of the last
+// streak is a row of failures without another outcome between them. The zero value is an empty one.
+type streak struct {
+	id          string // the first one's item
+	first, last time.Time
+}
 
-	open int           // items that are queued or being handled
-	done chan struct{} // told when there are none
+// extend adds a failure, and returns the streak's duration. After longestGap, a new streak begins.
+func (s *streak) extend(id string) time.Duration {
+	now := time.Now()
+	if now.Sub(s.last) > longestGap {
+		s.id, s.first = id, now
+	}
+	s.last = now
+	return now.Sub(s.first)
 }
 
 // wider reports whether a failure is such a rejection.
@@ -71,75 +80,47 @@ func (w *worker) fail(item *Item, kind sluice.Kind, scope limits.Scope) {
 }
 
 // mayHold reports whether an item can be kept for the end.
-func (r *Runner) mayHold(item *Item) bool {
-	r.held.mu.Lock()
-	defer r.held.mu.Unlock()
-	return r.cfg.Again && r.cfg.Reload != nil && !r.held.again[item.Seq]
-}
+func (r *Runner) mayHold(item *Item) bool { return r.cfg.Again && r.cfg.Reload != nil && !item.Again }
 
 // attempted takes in an attempt. If the provider does nothing but fail for longestDead, the run stops. Times without an attempt, as in pauses,
 // do not count, nor does a network that is away.
 func (h *held) attempted(r *Runner, id string, o *sluice.Outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch now := time.Now(); {
+	switch {
 	case !o.Kind.Throttle() || o.Scope == limits.ScopeRequest:
-		h.spent = time.Time{}
+		h.spent = streak{}
 	case o.Wait > 0 || !o.Until.IsZero(): // the lane waits for that
-	case h.spent.IsZero():
-		h.spent, h.spentID = now, id
-	case now.Sub(h.spent) >= longestSpent && id != h.spentID:
+	case h.spent.extend(id) >= longestSpent && id != h.spent.id:
 		r.halt(&StoppedError{Kind: o.Kind, ID: id, Err: o.Err})
 	}
 	sent := !o.Unsent || errors.Is(o.Err, syscall.ECONNREFUSED)
-	switch now := time.Now(); {
+	switch {
 	case o.Kind != sluice.Timeout && o.Kind != sluice.ServerError && o.Kind != sluice.Network:
-		h.failing = time.Time{}
+		h.failing = streak{}
 	case !sent || o.Abandoned:
-	case h.failing.IsZero() || now.Sub(h.failed) > longestGap:
-		h.failing, h.failed = now, now
-	case now.Sub(h.failing) >= longestDead:
+	case h.failing.extend(id) >= longestDead:
 		r.halt(&StoppedError{Kind: o.Kind, ID: id, Err: fmt.Errorf("no request succeeded for %v: %w", longestDead, o.Err)})
-	default:
-		h.failed = now
 	}
-}
-
-// opened counts an item that is queued, and ended one that was handled.
-func (h *held) opened() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.open++
-}
-
-func (h *held) ended() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.open--; h.open > 0 {
-		return
-	}
-	wake.Up(h.done)
 }
 
 // hold keeps an item for the end, if the run does that, unless it was. If nothing but such items came for too long, it stops the run.
 func (r *Runner) hold(item *Item, result *Result) (kept bool) {
-	h := &r.held
-	h.mu.Lock()
-	if item.Again || h.again[item.Seq] {
-		h.mu.Unlock()
+	if item.Again {
 		return false
 	}
-	now := time.Now()
+	h := &r.held
+	h.mu.Lock()
 	if len(h.row) == 0 {
-		h.since = now
+		h.rejected = streak{}
 	}
 	if !result.Cached { // else it is one rejection for several items
-		h.row = append(h.row, now.Add(-result.Tally.Latency))
+		h.row = append(h.row, time.Now().Add(-result.Tally.Latency))
 	}
-	if kept = r.cfg.Again && r.cfg.Reload != nil; kept {
+	if kept = r.mayHold(item); kept {
 		h.items = append(h.items, place{item.Seq, item.Ref})
 	}
-	stop := len(h.row) >= manyHeld || now.Sub(h.since) >= longestHeld
+	stop := h.rejected.extend(item.ID) >= longestHeld || len(h.row) >= manyHeld
 	h.mu.Unlock()
 	if stop {
 		r.halt(&StoppedError{Kind: result.Kind, ID: item.ID, Err: result.Err})
@@ -151,52 +132,20 @@ func (r *Runner) hold(item *Item, result *Result) (kept bool) {
 func (h *held) succeeded(sent time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	later := h.row[:0]
-	for _, at := range h.row {
-		if !at.Before(sent) {
-			later = append(later, at)
-		}
-	}
-	h.row = later
+	h.row = slices.DeleteFunc(h.row, sent.After)
 }
 
-// handleHeld handles the items once more that were kept for the end, when all others are done.
-func (r *Runner) handleHeld() error {
-	h := &r.held
-	for {
-		h.mu.Lock()
-		items, open := h.items, h.open
-		if open == 0 {
-			h.items = nil
-			for i := range items {
-				h.again[items[i].seq] = true
-			}
+// feedHeld feeds the items once more that were kept for the end.
+func (r *Runner) feedHeld() error {
+	r.again = true
+	for _, at := range r.held.items {
+		item, err := r.reload(at)
+		if err != nil {
+			return err
 		}
-		h.mu.Unlock()
-		if open > 0 {
-			select {
-			case <-h.done:
-				continue
-			case <-r.wait.Done():
-				return nil
-			}
-		}
-		if len(items) == 0 {
+		if !r.put(item) {
 			return nil
 		}
-		for _, at := range items {
-			item, err := r.cfg.Reload(at.seq, at.ref)
-			if err != nil {
-				return fmt.Errorf("an item cannot be read again: %w", err)
-			}
-			item.Again = true
-			l := r.laneOf(item)
-			for l.full() || !r.fits(l, item) {
-				if !r.awaitRoom() {
-					return nil
-				}
-			}
-			r.hand(l, item)
-		}
 	}
+	return r.placeParked()
 }

@@ -133,14 +133,6 @@ func (b *Bits) Set(i int) bool {
 	return true
 }
 
-// Unset takes i out.
-func (b *Bits) Unset(i int) {
-	if b.Has(i) {
-		b.words[i/64] &^= 1 << (i % 64)
-		b.n--
-	}
-}
-
 // Has says whether i is in the set.
 func (b *Bits) Has(i int) bool {
 	return i/64 < len(b.words) && b.words[i/64]&(1<<(i%64)) != 0

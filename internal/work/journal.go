@@ -22,20 +22,19 @@ type SyncMode uint8
 const (
 	SyncInterval SyncMode = iota // all lines of 100 ms together, in the background
 	SyncEach                     // before Append returns; appends at the same time share one sync
-	SyncNone                     // when the system likes
 )
 
 const syncEvery = 100 * time.Millisecond
 
-// UnmarshalText reads each, interval or none.
+// UnmarshalText reads each or interval.
 func (m *SyncMode) UnmarshalText(b []byte) error {
-	for i, name := range [...]string{"interval", "each", "none"} {
+	for i, name := range [...]string{"interval", "each"} {
 		if name == string(b) {
 			*m = SyncMode(i)
 			return nil
 		}
 	}
-	return fmt.Errorf("sync %q: want each, interval or none", b)
+	return fmt.Errorf("sync %q: want each or interval", b)
 }
 
 // JournalConfig shapes a Journal. The zero value is useful.
@@ -121,7 +120,7 @@ func OpenJournal(path string, cfg JournalConfig) (*Journal, error) {
 	}
 	path = followLinks(path) // a rename must replace the file, not the link
 	j := &Journal{path: path, cfg: cfg}
-	j.state.path, j.state.sync, j.state.log = cmp.Or(cfg.State, StatePath(path)), cfg.Sync != SyncNone, cfg.Logger
+	j.state.path, j.state.log = cmp.Or(cfg.State, StatePath(path)), cfg.Logger
 	var err error
 	if j.file, err = j.open(); err != nil {
 		return nil, err
@@ -148,10 +147,8 @@ func (j *Journal) ready() error {
 	if err := j.cutTornLine(); err != nil {
 		return j.wrong(err)
 	}
-	if j.cfg.Sync != SyncNone {
-		// A line that is synced in a file that has no name is lost, also if another run made the file.
-		j.cfg.disk.SyncDir(filepath.Dir(j.path))
-	}
+	// A line that is synced in a file that has no name is lost, also if another run made the file.
+	j.cfg.disk.SyncDir(filepath.Dir(j.path))
 	return j.state.begin(j.cfg)
 }
 
@@ -231,7 +228,7 @@ func (j *Journal) write(lines []byte) (offset int64, n uint64, err error) {
 	return j.size - int64(len(lines)), j.written, nil
 }
 
-// Flush forces all lines to the disk, in every mode but SyncNone.
+// Flush forces all lines to the disk.
 func (j *Journal) Flush() error {
 	j.mu.Lock()
 	if j.err == nil {
@@ -239,7 +236,7 @@ func (j *Journal) Flush() error {
 	}
 	n, err := j.written, j.err
 	j.mu.Unlock()
-	if err != nil || j.cfg.Sync == SyncNone {
+	if err != nil {
 		return err
 	}
 	return j.syncTo(n)

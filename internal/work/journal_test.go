@@ -86,7 +86,7 @@ func TestJournalCutsALongTornTail(t *testing.T) {
 }
 
 func TestJournalAppendsWholeLinesAtOnce(t *testing.T) {
-	for _, mode := range []work.SyncMode{work.SyncInterval, work.SyncEach, work.SyncNone} {
+	for _, mode := range []work.SyncMode{work.SyncInterval, work.SyncEach} {
 		j := openJournal(t, journalPath(t), work.JournalConfig{Sync: mode})
 		var wg sync.WaitGroup
 		for i := range 20 {
@@ -313,7 +313,7 @@ func TestUnusedJournalLeavesNothing(t *testing.T) {
 
 func TestSyncModesHaveNames(t *testing.T) {
 	var m work.SyncMode
-	for name, want := range map[string]work.SyncMode{"each": work.SyncEach, "interval": work.SyncInterval, "none": work.SyncNone} {
+	for name, want := range map[string]work.SyncMode{"each": work.SyncEach, "interval": work.SyncInterval} {
 		if err := m.UnmarshalText([]byte(name)); err != nil || m != want {
 			t.Errorf("%s: mode %d, error %v", name, m, err)
 		}

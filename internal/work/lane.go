@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-
-	"github.com/sluice-llm/sluice/limits"
 )
 
 // spare is how many calls of a lane wait for a permit beyond those that are open, if there are that many items. It
@@ -13,11 +11,10 @@ import (
 // Scheduler can use, and a few more.
 const spare = 16
 
-// laneKey tells queues apart. Tenants and priorities of a lane have queues of their own, because the gate can only
-// choose among those that have come to it.
+// laneKey tells queues apart. Items with given results have queues of their own, because they wait for no permit.
 type laneKey struct {
-	lane, tenant string
-	priority     limits.Priority
+	lane  string
+	given bool
 }
 
 // lane is the items of one key that wait, and the workers that take them.
@@ -26,28 +23,38 @@ type lane struct {
 	items  chan Item
 	parked []place // of items that found the queue full, to be read again; only the feeding goroutine uses it
 
-	bytes    atomic.Int64 // sizes of the items that wait
-	workers  atomic.Int32 // running
-	idle     atomic.Int32 // of those, waiting for an item
-	waiting  atomic.Int32 // of those, waiting for a permit, or about to
-	awaiting atomic.Int32 // of those, waiting in Await
+	bytes   atomic.Int64            // sizes of the items that wait
+	workers atomic.Int32            // started
+	in      [numPhases]atomic.Int32 // of those, by phase
 }
+
+// phase is what a worker does.
+type phase uint8
+
+const (
+	fetching  phase = iota // it takes an item
+	waiting                // it waits for a permit, or is about to
+	sending                // it does all else: it sends, say, or waits before another attempt of its own
+	aside                  // it waits in Await
+	recording              // it records a result
+	numPhases
+)
 
 // place is where an item can be read again.
 type place struct{ seq, ref int64 }
 
 // grow starts a worker if an item waits that none of the present workers will come for soon. Everything that may make
-// this true calls it: an item put or taken, a call sent.
+// this true calls it: an item put, a worker that enters another phase.
 func (l *lane) grow() {
-	if len(l.items) == 0 || l.idle.Load() > 0 || l.waiting.Load() >= spare {
-		return
+	room := func() bool { return l.workers.Load()-l.in[aside].Load() < int32(l.runner.cfg.Workers) }
+	for len(l.items) > 0 && l.in[waiting].Load() < spare && room() && l.in[fetching].CompareAndSwap(0, 1) {
+		if room() {
+			l.workers.Add(1)
+			l.runner.workers.Go(l.work)
+			return
+		}
+		l.in[fetching].Add(-1) // and look again: another caller may have found it taken
 	}
-	if l.workers.Add(1)-l.awaiting.Load() > int32(l.runner.cfg.Workers) {
-		l.workers.Add(-1)
-		return
-	}
-	l.waiting.Add(1) // until it has its first item: it is about to wait for a permit
-	l.runner.workers.Go(l.work)
 }
 
 // full says whether the lane would rather not have another item.
@@ -61,41 +68,28 @@ func (l *lane) work() {
 	r := l.runner
 	w := &worker{runner: r, lane: l}
 	w.ctx = context.WithValue(r.run, placeKey{}, w)
-	handling := false
 	defer func() {
-		if !handling {
+		if w.phase == fetching || w.phase == recording { // at the end, or a callback ended the goroutine
+			l.in[w.phase].Add(-1)
 			return
 		}
 		// The handler ended the goroutine (runtime.Goexit, as in t.FailNow): the item fails, another worker goes on.
 		w.result = Result{}
-		r.finish(w, &w.item, errGoexit)
-		w.settle()
-		l.waiting.Add(1)
+		w.finish(errGoexit)
 		r.workers.Go(l.work)
 	}()
-	for first := true; ; first = false {
+	for {
 		item, ok := l.take()
 		if !ok {
-			if first {
-				l.waiting.Add(-1)
-			}
 			return
 		}
-		if !first {
-			l.waiting.Add(1)
+		w.item = item
+		if r.cfg.Calls != nil && item.Given == nil {
+			w.enter(waiting)
+		} else { // it may be long before it waits for a permit, if ever
+			w.enter(sending)
 		}
-		w.item, w.counted = item, true
-		if r.calls == nil || item.Given != nil { // it may be long before it waits for a permit, if ever
-			w.uncount()
-		}
-		l.grow()
-		handling = true
-		err := w.handle()
-		handling = false
-		w.uncount()
-		r.finish(w, &w.item, err)
-		w.settle()
-		w.item, w.result, w.failed = Item{}, Result{}, false
+		w.finish(w.handle())
 	}
 }
 
@@ -106,13 +100,11 @@ var errGoexit = errors.New("the handler called runtime.Goexit")
 func (l *lane) take() (item Item, ok bool) {
 	select {
 	case item, ok = <-l.items:
-	default:
-		l.idle.Add(1)
+	default: // which takes longer
 		select {
 		case item, ok = <-l.items:
 		case <-l.runner.wait.Done():
 		}
-		l.idle.Add(-1)
 	}
 	if !ok {
 		return Item{}, false
@@ -133,7 +125,7 @@ type worker struct {
 	result Result          // and its result
 	line   []byte          // the result's line, reused
 
-	counted    bool // among its lane's waiting, although it does not wait for a permit yet
+	phase      phase
 	failed     bool // the item at hand was counted as failed
 	unrecorded bool // the call of the item at hand is over, and not in the journal yet
 }
@@ -154,18 +146,30 @@ func (w *worker) handle() error {
 	})
 }
 
-// uncount takes a worker that was counted ahead out of its lane's waiting.
-func (w *worker) uncount() {
-	if w.counted {
-		w.counted = false
-		w.lane.waiting.Add(-1)
+// enter changes what the worker does.
+func (w *worker) enter(p phase) {
+	if w == nil || w.phase == p {
+		return
 	}
+	w.lane.in[p].Add(1) // first, so that no worker goes uncounted
+	w.lane.in[w.phase].Add(-1)
+	w.phase = p
+	w.lane.grow()
+}
+
+// finish records the item at hand, which was handled with that error.
+func (w *worker) finish(err error) {
+	w.enter(recording)
+	w.runner.finish(w, &w.item, err)
+	w.settle()
+	w.item, w.result, w.failed = Item{}, Result{}, false
+	w.enter(fetching)
 }
 
 // journaled says whether the item's result goes from this handler to the journal directly. Something in between might
 // wait for other items, and a slow journal must not hold those back then.
 func (w *worker) journaled(c *Calls) bool {
-	return w != nil && w.runner.cfg.Journal != nil && w.runner.calls == c
+	return w != nil && w.runner.cfg.Journal != nil && w.runner.cfg.Calls == c
 }
 
 // settle says that the item's result is recorded, or never will be.
@@ -173,16 +177,6 @@ func (w *worker) settle() {
 	if w.unrecorded {
 		w.unrecorded = false
 		w.runner.unrecorded.recorded()
-	}
-}
-
-// queued counts calls of the worker's lane that wait for a permit.
-func (w *worker) queued(n int32) {
-	if w == nil {
-		return
-	}
-	if w.lane.waiting.Add(n) < spare {
-		w.lane.grow()
 	}
 }
 

@@ -30,7 +30,7 @@ func TestOneJournalIsOpenAtOnce(t *testing.T) {
 			luck := rand.New(rand.NewPCG(seed, worker))
 			wg.Go(func() {
 				for range 6 {
-					j, err := work.OpenJournal(path, work.JournalConfig{Sync: work.SyncNone})
+					j, err := work.OpenJournal(path, work.JournalConfig{})
 					if err != nil {
 						_, locked := errors.AsType[*work.LockedError](err)
 						if !locked && !strings.Contains(err.Error(), "state file") {

@@ -40,7 +40,7 @@ func TestAJournalThatIsTakenAwayTakesNoMore(t *testing.T) {
 		"cut":      func(path string) error { return os.Truncate(path, 0) },
 		"replaced": func(path string) error { os.Remove(path); return os.WriteFile(path, []byte("{}\n"), 0o600) },
 	} {
-		for _, mode := range []work.SyncMode{work.SyncInterval, work.SyncNone} {
+		for _, mode := range []work.SyncMode{work.SyncInterval, work.SyncEach} {
 			path := journalPath(t)
 			j := openJournal(t, path, work.JournalConfig{Sync: mode})
 			for i, want := range []bool{true, false} {

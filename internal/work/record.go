@@ -40,7 +40,7 @@ func (r *Runner) observe(result *Result) {
 	}
 	t := &result.Tally
 	r.tell(sluice.Event{
-		Type: limits.EventItemDone, Lane: result.Lane, Tenant: result.Tenant, Call: result.ID,
+		Type: limits.EventItemDone, Lane: result.Lane, Call: result.ID,
 		Attempt: t.Attempts, Throttles: t.Throttles, Wait: t.Wait(), Latency: t.Latency,
 		Outcome: sluice.Outcome{Kind: result.Kind, Err: result.Err, Usage: t.Usage, HasUsage: t.HasUsage},
 		Finish:  result.FinishReason, Cost: result.Cost, Estimated: result.Estimated, Reused: result.Cached,

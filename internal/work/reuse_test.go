@@ -13,25 +13,20 @@ import (
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
-// caller does something before each call.
-type caller struct {
-	calls  *work.Calls
-	before func(ctx context.Context, item work.Item) error
+// around returns the Config of a run that does something before each call.
+func around(c *work.Calls, before func(ctx context.Context, item work.Item) error) work.Config {
+	return work.Config{Calls: c, Handler: work.HandlerFunc(func(ctx context.Context, item work.Item) (work.Result, error) {
+		if err := before(ctx, item); err != nil {
+			return work.Result{}, err
+		}
+		return c.Handle(ctx, item)
+	})}
 }
 
-func (c *caller) Calls() *work.Calls { return c.calls }
-
-func (c *caller) Handle(ctx context.Context, item work.Item) (work.Result, error) {
-	if err := c.before(ctx, item); err != nil {
-		return work.Result{}, err
-	}
-	return c.calls.Handle(ctx, item)
-}
-
-func TestACallerKeepsAnswersCountedUntilTheyAreRecorded(t *testing.T) {
+func TestAHandlerOfCallsKeepsAnswersCountedUntilTheyAreRecorded(t *testing.T) {
 	// As TestNoMoreAnswersAreUnrecordedThanCallsMayBeOpen, with something before the calls.
 	const slots, n = 4, 60
-	for _, name := range []string{"caller", "any handler"} {
+	for _, name := range []string{"its calls", "any handler"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var open atomic.Int32
@@ -42,25 +37,23 @@ func TestACallerKeepsAnswersCountedUntilTheyAreRecorded(t *testing.T) {
 					time.Sleep(time.Second)
 					return work.Result{}, sluice.Outcome{}
 				})
-				var h work.Handler = &caller{calls, func(context.Context, work.Item) error { return nil }}
-				if name != "caller" {
-					h = work.HandlerFunc(calls.Handle)
+				cfg := around(calls, func(context.Context, work.Item) error { return nil })
+				if name != "its calls" {
+					cfg.Calls = nil
 				}
-				r := newRunner(t, work.Config{
-					Journal: openJournal(t, journalPath(t), work.JournalConfig{Sync: work.SyncNone}),
-					Encode: func(dst []byte, res *work.Result) []byte {
-						time.Sleep(3 * time.Second) // a slow disk
-						defer open.Add(-1)
-						return encode(dst, res)
-					},
-					Handler: h,
-				})
+				cfg.Journal = openJournal(t, journalPath(t), work.JournalConfig{})
+				cfg.Encode = func(dst []byte, res *work.Result) []byte {
+					time.Sleep(3 * time.Second) // a slow disk
+					defer open.Add(-1)
+					return encode(dst, res)
+				}
+				r := newRunner(t, cfg)
 				add(t, r, numbered(n)...)
 				rep, err := r.Run(context.Background())
 				if err != nil || rep.Done != n {
 					t.Errorf("done %d, error %v", rep.Done, err)
 				}
-				if m, kept := int(most.Load()), name == "caller"; kept != (m <= slots) {
+				if m, kept := int(most.Load()), name == "its calls"; kept != (m <= slots) {
 					t.Errorf("%d calls were open or unrecorded, with %d slots", m, slots)
 				}
 			})
@@ -92,7 +85,7 @@ func TestThoseAsideKeepNobodyFromTheirCalls(t *testing.T) {
 				}
 				return work.Result{}, sluice.Outcome{}
 			})
-			r := newRunner(t, work.Config{Workers: workers, Handler: &caller{calls, func(ctx context.Context, item work.Item) error {
+			cfg := around(calls, func(ctx context.Context, item work.Item) error {
 				if item.Seq == 0 || item.Seq >= n/2 {
 					return nil
 				}
@@ -100,7 +93,9 @@ func TestThoseAsideKeepNobodyFromTheirCalls(t *testing.T) {
 				defer aside.Add(-1)
 				mostAside.of(now)
 				return work.Await(ctx, ready)
-			}}})
+			})
+			cfg.Workers = workers
+			r := newRunner(t, cfg)
 			add(t, r, numbered(n)...)
 			rep, err := r.Run(context.Background())
 			if err != nil || rep.Done != n {
@@ -123,10 +118,12 @@ func TestAsideIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready := make(chan struct{})
 		var aside atomic.Int32
-		r := newRunner(t, work.Config{QueueBytes: 1000, Handler: &caller{calls(scheduler(t, 10), answer(time.Second, always(sluice.OK))), func(ctx context.Context, item work.Item) error {
+		cfg := around(calls(scheduler(t, 10), answer(time.Second, always(sluice.OK))), func(ctx context.Context, item work.Item) error {
 			aside.Add(1)
 			return work.Await(ctx, ready)
-		}}})
+		})
+		cfg.QueueBytes = 1000
+		r := newRunner(t, cfg)
 		items := numbered(500)
 		for i := range items {
 			items[i].Size = 10
@@ -154,7 +151,9 @@ func TestAStopEndsWaitingAside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				never := make(chan struct{})
-				r := newRunner(t, work.Config{Handler: &caller{calls(scheduler(t, 1), answer(0, always(sluice.OK))), func(ctx context.Context, _ work.Item) error { return work.Await(ctx, never) }}})
+				r := newRunner(t, around(calls(scheduler(t, 1), answer(0, always(sluice.OK))), func(ctx context.Context, _ work.Item) error {
+					return work.Await(ctx, never)
+				}))
 				add(t, r, numbered(100)...)
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()

@@ -12,11 +12,17 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/limits"
+	"golang.org/x/sync/semaphore"
 )
 
 // Config shapes a Runner. Handler is what it needs; the zero value of everything else is useful.
 type Config struct {
 	Handler Handler // handles the items
+
+	// Calls are the calls of a Handler that handles an item by at most one of them, in the same goroutine. Around that call, it waits only
+	// in Await, and not after the call. So a successful call counts as open until its result is recorded, and a lane starts no more workers
+	// than its calls need. Nil: the Handler itself, if it is a *Calls.
+	Calls *Calls
 
 	// Feed gives items while the run goes on. An error ends intake: open items are finished, and
 	// the run returns the error. The context ends when intake must stop. A feed that waits for results does so in Await. Nil
@@ -38,11 +44,11 @@ type Config struct {
 	// as failed. Nil: all are zero.
 	Earlier func() (total, recorded, failed int)
 
-	// Workers bounds how many items of a lane (and tenant and priority) are handled at once, but for those that wait
+	// Workers bounds how many items of a lane are handled at once, but for those that wait
 	// in Await. Below that, their number follows what the Scheduler lets through. Default UsualWorkers.
 	Workers int
 
-	// Queue bounds how many items of a lane (and tenant and priority) wait for a worker. Default 256.
+	// Queue bounds how many items of a lane wait for a worker. Default 256.
 	Queue int
 
 	// QueueBytes bounds the sizes of all items that wait for a worker; one always may. Default 32 MiB.
@@ -87,15 +93,13 @@ type Config struct {
 // started only when the Scheduler let the others' calls through, so that those above cost nothing.
 const UsualWorkers = 16_384
 
-// Runner runs items through a Handler, once. Drain, Stop and Progress are safe for concurrent use.
+// Runner runs items through a Handler, once. Drain, Stop and Report are safe for concurrent use.
 type Runner struct {
-	cfg   Config
-	log   *slog.Logger
-	calls *Calls // that the Handler goes straight to; nil if it does not
+	cfg Config
+	log *slog.Logger
 
-	mu      sync.Mutex
-	started bool
-	cause   error // why the run ended early; the first counts
+	mu    sync.Mutex
+	cause error // why the run ended early; the first counts
 
 	run        context.Context // ends when open calls are to be abandoned
 	cancelRun  context.CancelCauseFunc
@@ -104,12 +108,13 @@ type Runner struct {
 
 	workers     sync.WaitGroup
 	prepared    bool              // of the feeding goroutine
+	again       bool              // the held items are fed; of the feeding goroutine
 	queues      map[laneKey]*lane // of the feeding goroutine
 	lanes       map[string]bool   // names among queues
 	room        chan struct{}     // something was taken out of a queue
 	queuedBytes atomic.Int64
-	awaiting    awaiting
-	taken       atomic.Int64 // items taken in
+	awaiting    *semaphore.Weighted // bytes, see mostAwaiting
+	taken       atomic.Int64        // items taken in
 	tally       tally
 	unrecorded  unrecorded
 	held        held
@@ -135,40 +140,34 @@ func New(cfg Config) (*Runner, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c, ok := cfg.Handler.(*Calls); ok {
+		cfg.Calls = c
+	}
 	r := &Runner{
 		cfg:    cfg,
 		log:    cfg.Logger,
-		calls:  callsOf(cfg.Handler),
 		queues: make(map[laneKey]*lane),
 		lanes:  make(map[string]bool),
 		room:   make(chan struct{}, 1),
+
+		awaiting: semaphore.NewWeighted(cfg.QueueBytes),
 	}
 	r.tally.sum.Kinds, r.tally.sum.Finish = make(map[sluice.Kind]int), make(map[string]int)
-	r.held.again, r.held.done = make(map[int64]bool), make(chan struct{}, 1)
 	return r, nil
 }
 
-// Run handles all items and says what became of them, also when it fails: with ErrStarted when it was called before,
-// with ErrDrained after Drain, with a *StoppedError when no item can succeed any more or Stop was called, with the
-// error of the feed, of Prepare, of Close or of the journal, or with the context's error. Cancelling the context abandons the
-// calls that are open.
+// Run handles all items and says what became of them, also when it fails: with ErrDrained after Drain, with a *StoppedError when no item
+// can succeed any more or Stop was called, with the error of the feed, of Prepare, of Close or of the journal, or with the context's
+// error. Cancelling the context abandons the calls that are open. A second Run panics.
 func (r *Runner) Run(ctx context.Context) (Report, error) {
-	if !r.start() {
-		return Report{}, ErrStarted
-	}
 	r.tally.begin()
 	defer r.begin(ctx)()
 
 	r.tell(sluice.Event{Type: limits.EventMemberRegistered})
 	defer r.tell(sluice.Event{Type: limits.EventMemberClosed})
 	endState := r.keepState()
-	if err := r.feed(); err != nil {
-		r.halt(err)
-	}
-	for _, l := range r.queues {
-		close(l.items)
-	}
-	r.workers.Wait()
+	r.handleAll(r.feed)
+	r.handleAll(r.feedHeld)
 	if r.run.Err() != nil {
 		r.halt(context.Cause(r.run))
 	}
@@ -181,7 +180,7 @@ func (r *Runner) Run(ctx context.Context) (Report, error) {
 
 	report := r.Report()
 	err := r.reason()
-	if halted(err) && r.allDone() {
+	if halted(err) && r.allDone(report) {
 		err = nil // the stop came when there was nothing left to stop
 	}
 	if err == nil && r.cfg.Conclude != nil {
@@ -194,22 +193,24 @@ func (r *Runner) Run(ctx context.Context) (Report, error) {
 	return report, err
 }
 
+// handleAll handles the items of a feed, which returns once all are in their queues, or the run halts.
+func (r *Runner) handleAll(feed func() error) {
+	if err := feed(); err != nil {
+		r.halt(err)
+	}
+	for _, l := range r.queues {
+		close(l.items)
+	}
+	r.workers.Wait()
+	clear(r.queues)
+}
+
 // Drain stops intake and whatever still waits for its turn, and lets open calls finish. It returns at once and is safe
 // to call twice, and before Run.
 func (r *Runner) Drain() { r.halt(ErrDrained) }
 
 // Stop is Drain for a reason, such as a budget that is spent: the run returns a *StoppedError that unwraps to it.
 func (r *Runner) Stop(cause error) { r.halt(&StoppedError{Err: cause}) }
-
-func (r *Runner) start() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.started {
-		return false
-	}
-	r.started = true
-	return true
-}
 
 // halt ends intake and waiting. The first reason is the run's error.
 func (r *Runner) halt(cause error) {
@@ -240,6 +241,9 @@ func (r *Runner) reason() error {
 func (r *Runner) begin(ctx context.Context) func() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.run != nil {
+		panic("work: Run was called before")
+	}
 	r.run, r.cancelRun = context.WithCancelCause(ctx)
 	r.wait, r.cancelWait = context.WithCancelCause(r.run)
 	if r.cause != nil {
@@ -249,9 +253,9 @@ func (r *Runner) begin(ctx context.Context) func() {
 }
 
 // allDone says whether a halted run had in fact done everything.
-func (r *Runner) allDone() bool {
-	p := r.Progress()
-	return (r.tally.fed.Load() || p.Known) && p.Left() == 0
+func (r *Runner) allDone(report Report) bool {
+	total, _, _ := r.earlier()
+	return (r.tally.fed.Load() || total > 0) && report.Left() == 0
 }
 
 // halted says whether err is that of Drain or Stop.
@@ -262,9 +266,8 @@ func halted(err error) bool {
 
 // finish records what became of an item, unless a stop cut it short.
 func (r *Runner) finish(w *worker, item *Item, err error) {
-	defer r.held.ended()
 	result := &w.result
-	result.ID, result.Seq, result.Lane, result.Tenant, result.Hash, result.Note = item.ID, item.Seq, item.Lane, item.Tenant, item.Hash, item.Note
+	result.ID, result.Seq, result.Lane, result.Hash, result.Note = item.ID, item.Seq, item.Lane, item.Hash, item.Note
 	result.Err = err
 	if result.Kind = KindOf(err); result.Kind == sluice.OK && err != nil {
 		result.Kind = sluice.Internal // a CallError of kind OK is a contradiction

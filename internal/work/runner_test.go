@@ -153,7 +153,7 @@ func TestNoMoreAnswersAreUnrecordedThanCallsMayBeOpen(t *testing.T) {
 			var open atomic.Int32
 			var most highest
 			r := newRunner(t, work.Config{
-				Journal: openJournal(t, journalPath(t), work.JournalConfig{Sync: work.SyncNone}),
+				Journal: openJournal(t, journalPath(t), work.JournalConfig{}),
 				Encode: func(dst []byte, res *work.Result) []byte {
 					time.Sleep(took) // a slow disk
 					defer open.Add(-1)

@@ -85,13 +85,13 @@ func LoadState(path string) (state State, err error) {
 	return state, nil
 }
 
-// save replaces the state file: it is whole even if the process dies, and with sync also if the system does.
-func (s State) save(path string, sync bool) error {
+// save replaces the state file: it is whole even if the process dies, or the system does.
+func (s State) save(path string) error {
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
 	}
-	o := atomicfile.Options{Mode: 0o644, Draft: path + ".tmp", NoSync: !sync} // the process that has the journal has the name, too
+	o := atomicfile.Options{Mode: 0o644, Draft: path + ".tmp"} // the process that has the journal has the name, too
 	if err := atomicfile.Write(path, o, append(b, '\n')); err != nil {
 		return fmt.Errorf("state file: %w", err)
 	}

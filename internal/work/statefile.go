@@ -21,7 +21,6 @@ const (
 // stateFile is the state file of a journal that this process has.
 type stateFile struct {
 	path    string
-	sync    bool
 	log     *slog.Logger
 	earlier State // of the run before; without a Status there was none
 
@@ -56,7 +55,7 @@ func (s *stateFile) update(change func(*State)) error {
 	}
 	s.now.UpdatedAt = time.Now().UTC()
 	s.now.Heartbeat = s.now.UpdatedAt
-	err := s.now.save(s.path, s.sync)
+	err := s.now.save(s.path)
 	if err != nil {
 		s.now.Heartbeat = time.Time{} // so the next update writes it
 	}
@@ -70,7 +69,7 @@ func (s *stateFile) end() (completed bool) {
 	switch {
 	case s.now.Status != Running:
 	case s.earlier.Status != "":
-		if err := s.earlier.save(s.path, s.sync); err != nil {
+		if err := s.earlier.save(s.path); err != nil {
 			s.log.Warn("the state file could not be updated", "error", err)
 		}
 	default:
@@ -98,7 +97,7 @@ func (r *Runner) keepState() (end func(error)) {
 	}
 	state, pauses, stop := &r.cfg.Journal.state, cmp.Or(r.cfg.Pauses, &Pauses{}), make(chan struct{})
 	write := func(ended func(*State)) {
-		p, outlook := r.Progress(), ""
+		p, outlook := r.Report(), ""
 		if r.cfg.Outlook != nil {
 			outlook = r.cfg.Outlook()
 		}

@@ -226,7 +226,7 @@ func TestNoCallIsSentBetweenAFailureAndTheStopForIt(t *testing.T) {
 				var open, failed, told atomic.Int32
 				var r *work.Runner
 				r = newRunner(t, work.Config{
-					Journal: openJournal(t, journalPath(t), work.JournalConfig{Sync: work.SyncNone}),
+					Journal: openJournal(t, journalPath(t), work.JournalConfig{}),
 					Encode: func(dst []byte, res *work.Result) []byte {
 						time.Sleep(3 * time.Second) // a slow disk
 						return encode(dst, res)

@@ -14,23 +14,20 @@ import (
 	"fmt"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/limits"
 )
 
 // Item is one piece of work.
 type Item struct {
-	ID       string // names the item in results, events and errors
-	Seq      int64  // its place in the source, such as its line number
-	Lane     string // what the provider limits together, usually the model
-	Tenant   string // whose turn it is
-	Priority limits.Priority
-	Cost     sluice.Cost // what it is expected to use
-	Hash     Hash        // of the request, so that a resume can tell whether it changed
-	Size     int         // bytes that the item holds in memory, about; bounds what waits
-	Ref      int64       // where Config.Reload finds it, such as its offset
-	Data     any         // for the Handler
-	Note     []byte      // goes into the result as it is
-	Again    bool        // it is handled once more at the end of a run: a further rejection shows nothing about the account
+	ID    string      // names the item in results, events and errors
+	Seq   int64       // its place in the source, such as its line number
+	Lane  string      // what the provider limits together, usually the model
+	Cost  sluice.Cost // what it is expected to use
+	Hash  Hash        // of the request, so that a resume can tell whether it changed
+	Size  int         // bytes that the item holds in memory, about; bounds what waits
+	Ref   int64       // where Config.Reload finds it, such as its offset
+	Data  any         // for the Handler
+	Note  []byte      // goes into the result as it is
+	Again bool        // it is handled once more at the end of a run: a further rejection shows nothing about the account
 
 	// Withdrawn ends the waits of its calls with sluice.ErrWithdrawn once it is closed. Nil: nothing does.
 	Withdrawn <-chan struct{}
@@ -46,12 +43,11 @@ type Given struct {
 
 // Result is what became of an item.
 type Result struct {
-	ID     string // these six are the item's
-	Seq    int64
-	Lane   string
-	Tenant string
-	Hash   Hash
-	Note   []byte
+	ID   string // these five are the item's
+	Seq  int64
+	Lane string
+	Hash Hash
+	Note []byte
 
 	Kind  sluice.Kind  // OK, or why it failed
 	Err   error        // nil for OK
@@ -113,7 +109,7 @@ func ParseHash(s []byte) (h Hash, err error) {
 }
 
 // Handler handles items. It must be safe for concurrent use. An error fails the item, with the Result's payload, if it
-// has one; the Runner fills the Result's ID, Seq, Lane, Tenant, Hash, Note, Kind and Err.
+// has one; the Runner fills the Result's ID, Seq, Lane, Hash, Note, Kind and Err.
 //
 // A Handler with Prepare(ctx) error is prepared once, before it handles the first item: an error ends the run. A Handler that
 // is an io.Closer is closed once at the end of a run, prepared or not.
@@ -127,30 +123,8 @@ type HandlerFunc func(ctx context.Context, item Item) (Result, error)
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, item Item) (Result, error) { return f(ctx, item) }
 
-// Caller is a Handler that handles an item by at most one call of a Calls, in the same goroutine. Around that call, it waits only in
-// Await, and not after the call. So a successful call counts as open until its result is recorded, as with a Calls alone, and a
-// lane starts no more workers than its calls need.
-type Caller interface {
-	Handler
-	Calls() *Calls
-}
-
-// callsOf returns the Calls of a Handler; nil if it waits for other things.
-func callsOf(h Handler) *Calls {
-	switch h := h.(type) {
-	case *Calls:
-		return h
-	case Caller:
-		return h.Calls()
-	}
-	return nil
-}
-
 // Errors of a run.
 var (
-	// ErrStarted is returned by a second Run: a Runner runs once.
-	ErrStarted = errors.New("run has started")
-
 	// ErrCalledOff is for a Conclude to return where a run did no more than to call off what was pending elsewhere, with items
 	// left to do.
 	ErrCalledOff = errors.New("the run was cancelled")

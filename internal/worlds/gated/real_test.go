@@ -73,7 +73,7 @@ func (p *play) instance(ctx context.Context, instance int, done func()) error {
 	}
 	defer scheduler.Close()
 	runner, err := work.New(work.Config{
-		Handler:  work.NewCalls(work.CallsConfig{Scheduler: scheduler, Attempt: p.attempt}),
+		Handler:  work.NewCalls(work.CallsConfig{Route: p.route(scheduler), Attempt: p.attempt}),
 		Feed:     func(context.Context) iter.Seq2[work.Item, error] { return p.feed(instance) },
 		OnResult: func(r *work.Result) { p.record(r, done) },
 	})
@@ -91,7 +91,7 @@ func (p *play) feed(instance int) iter.Seq2[work.Item, error] {
 				continue
 			}
 			time.Sleep(time.Until(p.start.Add(item.At)))
-			if !yield(work.Item{ID: strconv.Itoa(item.ID), Seq: int64(item.ID), Lane: item.LaneName(), Tenant: strconv.Itoa(item.Tenant),
+			if !yield(work.Item{ID: strconv.Itoa(item.ID), Seq: int64(item.ID), Lane: item.LaneName() + "/" + strconv.Itoa(item.Tenant),
 				Cost: sluice.Cost{Input: item.Input, MaxOutput: item.Max}}, nil) {
 				return
 			}
@@ -99,11 +99,20 @@ func (p *play) feed(instance int) iter.Seq2[work.Item, error] {
 	}
 }
 
+// route sends the calls of a tenant in its name.
+func (p *play) route(scheduler *sluice.Scheduler) work.Route {
+	return func(ctx context.Context, item work.Item, call sluice.Call, try func(context.Context, *sluice.Permit) sluice.Outcome) (sluice.Tally, error) {
+		from := p.items[item.Seq]
+		call.Lane, call.Tenant = from.LaneName(), strconv.Itoa(from.Tenant)
+		return scheduler.Do(ctx, call, try)
+	}
+}
+
 func (p *play) attempt(ctx context.Context, permit *sluice.Permit, item work.Item) (work.Result, sluice.Outcome) {
 	row, _ := provider.Lookup(providers[p.world.Show.Dialect])
 	endpoint := map[provider.Dialect]provider.Endpoint{provider.OpenAI: provider.ChatCompletions, provider.Anthropic: provider.Messages,
 		provider.Gemini: provider.GenerateContent}[row.Dialect]
-	req, err := row.NewRequest(ctx, provider.Target{BaseURL: "http://provider.invalid", Key: "k", Endpoint: endpoint, Model: item.Lane,
+	req, err := row.NewRequest(ctx, provider.Target{BaseURL: "http://provider.invalid", Key: "k", Endpoint: endpoint, Model: p.items[item.Seq].LaneName(),
 		Header: http.Header{"Item": {item.ID}}}, []byte("{}"))
 	if err != nil {
 		return work.Result{}, sluice.Outcome{Kind: sluice.Internal, Err: err}
