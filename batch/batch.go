@@ -46,8 +46,8 @@ type Config struct {
 	Template     string
 	TemplateName string // default "template"
 
-	// Provider is whose API the lines are for. Without a Name it is recognised from each line's model; a model that
-	// nobody is known for is taken for openai-compatible if there is a BaseURL, and refused otherwise.
+	// Provider is the provider of all requests. Without a Name, it is recognised from the model of each line. The provider of an unknown
+	// model is openai-compatible with a BaseURL; without one, the line is refused.
 	Provider provider.Provider
 
 	// Registry is where providers are looked up. Nil: provider.Published.

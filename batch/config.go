@@ -42,13 +42,20 @@ func (cfg *Config) check() error {
 	if err := cfg.checkBatches(); err != nil {
 		return err
 	}
+	return nil
+}
+
+// complete sets the defaults of fields that every use needs.
+func (cfg *Config) complete() {
+	if cfg.Registry == nil {
+		cfg.Registry = provider.Published()
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Transport == nil {
 		cfg.Transport = provider.NewBase(4096)
 	}
-	return nil
 }
 
 func (cfg *Config) checkChanged() error {
@@ -71,9 +78,7 @@ func (cfg *Config) checkInput() error {
 	case cfg.Limit < 0:
 		return wrong("Limit", errors.New("is negative"))
 	}
-	if cfg.Registry == nil {
-		cfg.Registry = provider.Published()
-	}
+	cfg.complete()
 	return nil
 }
 

@@ -57,16 +57,15 @@ func newLive(cfg *Config) *live {
 	if u := cfg.Upstreams; u != nil {
 		r := &route{upstreams: u, accounts: make(map[string]*account)}
 		for _, up := range u.All() {
-			r.accounts[up.Name] = &account{name: "upstream " + up.Name, provider: up.Provider, target: provider.Target{BaseURL: up.BaseURL, Header: cfg.ExtraHeader}}
+			r.accounts[up.Name] = l.newAccount("upstream "+up.Name, up.Provider, up.BaseURL)
 		}
 		l.routes[""] = r
 	}
 	return l
 }
 
-// newAccount returns the only account of a route to a provider.
-func (l *live) newAccount(p provider.Provider) *account {
-	return &account{name: p.Name, provider: p, price: l.cfg.Price, target: provider.Target{BaseURL: l.cfg.BaseURL, Header: l.cfg.ExtraHeader}}
+func (l *live) newAccount(name string, p provider.Provider, baseURL string) *account {
+	return &account{name: name, provider: p, price: l.cfg.Price, target: provider.Target{BaseURL: baseURL, Header: l.cfg.ExtraHeader}}
 }
 
 // route returns the route of requests to a provider, and makes it at first.
@@ -82,7 +81,7 @@ func (l *live) route(p provider.Provider) (_ *route, err error) {
 	if r := cmp.Or(l.routes[""], l.routes[p.Name]); r != nil {
 		return r, nil
 	}
-	at := l.newAccount(p)
+	at := l.newAccount(p.Name, p, l.cfg.BaseURL)
 	if l.cfg.Key != nil {
 		if at.target.Key, err = l.cfg.Key(p); err != nil {
 			return nil, err
@@ -101,9 +100,11 @@ func (l *live) route(p provider.Provider) (_ *route, err error) {
 	if at.target.Key != "" {
 		up.Keys = []provider.Key{{Value: at.target.Key}}
 	}
-	r.upstreams, err = provider.NewUpstreams(provider.UpstreamsConfig{Upstreams: []provider.Upstream{up}})
+	if r.upstreams, err = provider.NewUpstreams(provider.UpstreamsConfig{Upstreams: []provider.Upstream{up}}); err != nil {
+		return nil, err
+	}
 	l.routes[p.Name] = r
-	return r, err
+	return r, nil
 }
 
 // routeTo returns a route that was made before.
@@ -113,7 +114,7 @@ func (l *live) routeTo(provider string) *route {
 	return l.routes[provider]
 }
 
-// silent returns a account if none ever answered; else nil.
+// silent returns an account if none ever answered; else nil.
 func (l *live) silent() (found *account) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

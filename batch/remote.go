@@ -15,20 +15,18 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// Remote has calls made elsewhere, such as by workers on other hosts. It must be safe for concurrent use.
+// Remote makes requests elsewhere, for example with workers on other hosts. It must be safe for concurrent use.
 type Remote interface {
-	// Do has a call made, with all its tries, and returns what came of it. The task is its own: it may let go of the body,
-	// which nobody else keeps. Its context ends when the run is abandoned. It fails with an error that wraps
-	// ErrWithdrawn for a call that nobody began and nobody will; any other error ends the run. In both cases nothing is
-	// recorded, and the call is left to do.
+	// Do makes a request with all its attempts. The task belongs to Do, which can release the body. ctx ends when the run is abandoned.
+	// Do returns an error that wraps ErrWithdrawn if no attempt was made and none will be. Any other error ends the run. After both,
+	// nothing is recorded, and the item remains.
 	Do(ctx context.Context, t *Task) (*Answer, error)
 
-	// Recorded is told of lines whose results are on the disk: whatever is kept of them
-	// elsewhere may go.
+	// Recorded is called with the numbers of lines whose results are on the disk. Other copies of the results can be removed.
 	Recorded(numbers []int)
 }
 
-// ErrWithdrawn is the error of a call that was taken back before anybody began it.
+// ErrWithdrawn is the error of a request that was withdrawn before its first attempt.
 var ErrWithdrawn = errors.New("the request was withdrawn")
 
 // The bounds of what is outstanding at a Remote.
@@ -61,7 +59,7 @@ func (r *remote) route(p provider.Provider) (*route, error) {
 	defer r.mu.Unlock()
 	to := r.routes[p.Name]
 	if to == nil {
-		to = &route{one: r.newAccount(p)}
+		to = &route{one: r.newAccount(p.Name, p, r.cfg.BaseURL)}
 		r.routes[p.Name] = to
 	}
 	return to, nil
@@ -77,7 +75,7 @@ func (r *remote) send(ctx context.Context, item work.Item, _ sluice.Call, try fu
 	defer r.window.Release(size)
 	c.halted = ctx.Done()
 	o := try(ctx, nil)
-	if c.answer == nil { // nobody made the call, so nothing is recorded
+	if c.answer == nil { // no worker made the request, so nothing is recorded
 		return tally, fmt.Errorf("%w: %w", context.Canceled, o.Err)
 	}
 	if tally = c.answer.Tally; o.Kind != sluice.OK {

@@ -45,8 +45,7 @@ type Task struct {
 // AppendTask appends the task as it crosses.
 func AppendTask(b []byte, t *Task) []byte { return appendWire(b, t, t.Body) }
 
-// ParseTask reads what AppendTask wrote, and trusts nothing of it: a task brings no path of its own. What it returns shares the
-// memory of b.
+// ParseTask reads what AppendTask wrote, and checks all of it. The task shares the memory of b.
 func ParseTask(b []byte) (t *Task, err error) {
 	t = &Task{}
 	if t.Body, err = parseWire(b, t); err != nil {
@@ -137,7 +136,7 @@ type Answer struct {
 	Message string       `json:"message,omitempty"` // why it failed
 	Tally   sluice.Tally `json:"tally"`
 
-	Unmetered    int     `json:"unmetered,omitempty"` // attempts that may be billed, and whose tokens nobody said
+	Unmetered    int     `json:"unmetered,omitempty"` // attempts that may be billed, and whose responses state no usage
 	Status       int     `json:"status,omitempty"`
 	RequestID    string  `json:"request_id,omitempty"`
 	FinishReason string  `json:"finish_reason,omitempty"`

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"log/slog"
 	"sync"
 
 	"github.com/sluice-llm/sluice"
@@ -13,17 +12,17 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// Tasks are where a Worker's calls come from, and where their answers go. It must be safe for concurrent use.
+// Tasks gives a Worker its tasks, and takes their answers. It must be safe for concurrent use.
 type Tasks interface {
-	// All gives tasks, with their Terms, until there are no more or ctx ends. Its error ends intake. Where it waits it does
-	// so in work.Await: tasks that were put aside go on meanwhile.
+	// All gives tasks with their Terms, until there are no more or ctx ends. Its error ends intake. All must wait in work.Await only, so
+	// that tasks that were put aside continue.
 	All(ctx context.Context) iter.Seq2[*Task, error]
 
-	// Holds is asked before each attempt whether the task may still be started here. If not, it is over: Done gets no Answer.
+	// Holds is called before each attempt, and reports whether this Worker may make it. Otherwise, Done gets no Answer.
 	Holds(t *Task) bool
 
-	// Done takes what came of a task. It must be quick. A task that All gave and that Done is never told of is left to do: by
-	// another Worker, say.
+	// Done takes the answer of a task; nil if this Worker no longer holds it. It must be quick. A task without a call of Done remains,
+	// for example for another Worker.
 	Done(t *Task, a *Answer)
 }
 
@@ -57,8 +56,7 @@ func (e *UnservedError) Error() string { return "this worker cannot run a task: 
 func (e *UnservedError) Hint() string { return e.Advice }
 
 // NewWorker returns a Worker. It takes of cfg what says where calls go and who looks on: Provider, Registry, BaseURL, Key,
-// Scheduler, Upstreams, Price, Transport, ExtraHeader, Model, Workers, Observer and Logger. The
-// Terms of a task limit its attempts.
+// Scheduler, Upstreams, Price, Transport, ExtraHeader, Model, Workers, Observer and Logger. The Terms of a task limit its attempts.
 func NewWorker(cfg Config, tasks Tasks) (*Worker, error) {
 	switch {
 	case cfg.Scheduler == nil && cfg.Upstreams == nil:
@@ -66,15 +64,7 @@ func NewWorker(cfg Config, tasks Tasks) (*Worker, error) {
 	case tasks == nil:
 		return nil, errors.New("batch: NewWorker needs tasks")
 	}
-	if cfg.Registry == nil {
-		cfg.Registry = provider.Published()
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Transport == nil {
-		cfg.Transport = provider.NewBase(4096)
-	}
+	cfg.complete()
 	w := &Worker{
 		live: newLive(&cfg), tasks: tasks, open: make(map[int64]*workerTask),
 		parser: &parser{cfg: &cfg, models: make(map[string]*model)},
@@ -88,12 +78,11 @@ func NewWorker(cfg Config, tasks Tasks) (*Worker, error) {
 	return w, err
 }
 
-// held is how many tasks of a lane wait for a goroutine beyond those that wait for a permit: few, because others might have them
-// meanwhile.
+// held is the number of tasks of a lane that wait for a goroutine, in addition to those that wait for a permit. It is small, because
+// other workers may be free.
 const held = 16
 
-// anyLanes says that there may be another model at any time, so that one that is full is put aside and holds up nobody: Tasks
-// bounds what it gives.
+// anyLanes is a number of lanes that is never met, so that items of a full lane are put aside and do not delay others.
 const anyLanes = 1 << 20
 
 // Run does tasks until there are no more, and returns what work.Runner.Run returns, an *UnreachableError, or an *UnservedError.

@@ -79,7 +79,6 @@ func (f folder) clean(open map[string]bool) error {
 			err = errors.Join(err, os.Remove(filepath.Join(string(f), n.Name())))
 		}
 	}
-	_ = os.Remove(string(f))
 	return err
 }
 
@@ -135,7 +134,7 @@ func (d *draft) drop() {
 	}
 	d.file.Close()
 	_ = os.Remove(d.file.Name())
-	_ = os.Remove(string(d.dir))
+	_ = os.Remove(string(d.dir)) // if no part was added, and so no table
 }
 
 // readLines returns the lines of a file that has count lines, or any number if that is negative. An error is the last.
