@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/pricing"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
@@ -85,7 +86,7 @@ type accounts struct {
 }
 
 // open checks the flags. What must never be printed is hidden from s, to which what a user must know of keys is said.
-func (f *accountFlags) open(template sluice.Config, s *streams) (*accounts, error) {
+func (f *accountFlags) open(template sluice.Config, s *term.Streams) (*accounts, error) {
 	limits, err := f.limits.Limits()
 	if err != nil {
 		return nil, err
@@ -94,9 +95,9 @@ func (f *accountFlags) open(template sluice.Config, s *streams) (*accounts, erro
 		return nil, err
 	}
 	pricing.Models() // read in some 5 ms now, so that no request waits for it
-	hide := s.err.secrets.hide
+	hide := s.Hide
 	a := &accounts{
-		flags: f, limits: limits, template: template, hide: hide, warn: s.errorf, tuning: newTuning(), keys: make(map[string]provider.Key),
+		flags: f, limits: limits, template: template, hide: hide, warn: s.Errorf, tuning: newTuning(), keys: make(map[string]provider.Key),
 	}
 	if err := a.read(); err != nil {
 		return nil, err

@@ -11,6 +11,8 @@ import (
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/proc"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -22,7 +24,7 @@ type answersOptions struct {
 }
 
 // newAnswers returns the command that prints the answers that stand in a file of results.
-func newAnswers(s *streams) *cobra.Command {
+func newAnswers(s *term.Streams) *cobra.Command {
 	var o answersOptions
 	cmd := &cobra.Command{
 		Use:   "answers OUT.jsonl|DIR",
@@ -88,7 +90,7 @@ func (a *answer) finish() (reason, refusal string) {
 }
 
 // printAnswers is the answers command.
-func printAnswers(s *streams, o *answersOptions) error {
+func printAnswers(s *term.Streams, o *answersOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -104,7 +106,7 @@ func printAnswers(s *streams, o *answersOptions) error {
 		}
 		defer p.results.Close()
 	}
-	if err = p.print(s.data()); err != nil {
+	if err = p.print(s.Data()); err != nil {
 		return explainAnswers(err)
 	}
 	p.conclude(s)
@@ -287,14 +289,14 @@ func (p *answerPrinter) show(form answerForm, a *answer) error {
 }
 
 // conclude says what is not among the answers.
-func (p *answerPrinter) conclude(s *streams) {
+func (p *answerPrinter) conclude(s *term.Streams) {
 	if p.failed > 0 {
-		s.errorf("sluice: %s failed: the output contains their errors\n", count(p.failed, "item"))
+		s.Errorf("sluice: %s failed: the output contains their errors\n", prose.Count(p.failed, "item"))
 	}
 	if p.missing > 0 {
-		s.errorf("sluice: %s of %s have no result in %s\n", count(p.missing, "item"), p.o.input, p.o.results)
+		s.Errorf("sluice: %s of %s have no result in %s\n", prose.Count(p.missing, "item"), p.o.input, p.o.results)
 	}
 	if p.foreign > 0 {
-		s.errorf("sluice: %s omitted, because their items are not in %s\n", count(p.foreign, "result"), p.o.input)
+		s.Errorf("sluice: %s omitted, because their items are not in %s\n", prose.Count(p.foreign, "result"), p.o.input)
 	}
 }

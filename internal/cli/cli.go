@@ -18,21 +18,23 @@ import (
 	"log"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sluice-llm/sluice/internal/term"
 )
 
 // Main is the program. It runs the command that args name and returns its exit code. When ctx ends, what runs is cut
 // short, as by a second interrupt.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	s := newStreams(args, stdin, stdout, stderr)
+	s := term.New(shownArgs(args), stdin, stdout, stderr)
 	log.SetOutput(io.Discard) // net/http logs what servers send, keys included; what matters comes as an error
 	root := newRoot(s)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	return s.report(err)
+	return report(s, err)
 }
 
 // newRoot returns the tree of commands.
-func newRoot(s *streams) *cobra.Command {
+func newRoot(s *term.Streams) *cobra.Command {
 	var which bool
 	root := &cobra.Command{
 		Use:           "sluice",
@@ -42,15 +44,15 @@ func newRoot(s *streams) *cobra.Command {
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if which {
-				return s.printVersion()
+				return printVersion(s)
 			}
 			return cmd.Help()
 		},
 	}
 	root.Flags().BoolVar(&which, "version", false, "Print the version")
-	root.SetIn(s.in)
-	root.SetOut(s.out)
-	root.SetErr(s.err)
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
 	root.SetHelpFunc(printHelp)
 	root.SetFlagErrorFunc(flagError)
 	root.AddGroup(commandGroups()...)

@@ -38,7 +38,7 @@ func (r *batchRun) collect(ctx context.Context, shared *shared) error {
 		return r.explainJob(err)
 	}
 	for _, doubt := range shared.cluster.Doubts() {
-		r.s.errorf("sluice: warning: %s\n", doubt)
+		r.s.Errorf("sluice: warning: %s\n", doubt)
 	}
 	return nil
 }

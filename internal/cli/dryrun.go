@@ -13,12 +13,13 @@ import (
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
 )
 
 // dry says what the run would do. Nothing is sent, and no file is written.
-func (o *runOptions) dry(s *streams, cfg batch.Config) error {
+func (o *runOptions) dry(s *term.Streams, cfg batch.Config) error {
 	accounts, err := o.account.open(sluice.Config{}, s)
 	if err != nil {
 		return err
@@ -28,7 +29,7 @@ func (o *runOptions) dry(s *streams, cfg batch.Config) error {
 	if err := accounts.surveyUpstreams(); err != nil {
 		return err
 	}
-	cfg.Stdin, cfg.Provider, cfg.Registry, cfg.Price = s.in, accounts.provider, accounts.settings.registry, accounts.Price
+	cfg.Stdin, cfg.Provider, cfg.Registry, cfg.Price = s.In, accounts.provider, accounts.settings.registry, accounts.Price
 	if accounts.upstreams != nil {
 		cfg.Upstreams = accounts.upstreams.Upstreams
 	}
@@ -68,7 +69,7 @@ func (o *runOptions) dry(s *streams, cfg batch.Config) error {
 		d.unknown("cache: ignored in this estimate; cached results cost nothing")
 	}
 	if o.watch.json {
-		return s.printJSON(d)
+		return s.JSON(d)
 	}
 	if err := d.print(s); err != nil {
 		return err
@@ -103,7 +104,7 @@ func (d *dryRun) doubt(l *forecast.Lane, a *accounts) {
 		d.unknown(fmt.Sprintf("cost: the price of %s at %s is unknown", l.Model, l.Provider))
 	}
 	if l.Unbounded > 0 {
-		d.unknown(fmt.Sprintf("output: %s to %s without an output limit such as max_tokens", count(l.Unbounded, "request"), l.Model))
+		d.unknown(fmt.Sprintf("output: %s to %s without an output limit such as max_tokens", prose.Count(l.Unbounded, "request"), l.Model))
 	}
 }
 
@@ -131,7 +132,7 @@ func (d *dryRun) addVia(via *forecast.Via, o *runOptions, to *targets, deadline 
 		for _, l := range d.Models {
 			if l.TimeS == nil {
 				why := fmt.Sprintf("--deadline needs the rate limit of %s at %s, but the limit is unknown: set --rpm", l.Model, l.Provider)
-				d.Assumed = append(d.Assumed, plan.Assumption{What: limits.Requests.String(), Value: number(forecast.PresumedRPM), Why: why})
+				d.Assumed = append(d.Assumed, plan.Assumption{What: limits.Requests.String(), Value: prose.Number(forecast.PresumedRPM), Why: why})
 			}
 		}
 		via.Split((*forecast.DryRun)(d), time.Until(deadline), &forecast.Live{Place: to.place, MaxTokens: o.maxTokens})
@@ -140,54 +141,54 @@ func (d *dryRun) addVia(via *forecast.Via, o *runOptions, to *targets, deadline 
 }
 
 // print writes it for people.
-func (d *dryRun) print(s *streams) error {
-	s.errorf("dry run: nothing is sent, and no file is written\n")
-	s.row("items", "%s", d.items())
+func (d *dryRun) print(s *term.Streams) error {
+	s.Errorf("dry run: nothing is sent, and no file is written\n")
+	s.Row("items", "%s", d.items())
 	if len(d.Models) > 0 {
-		s.row("tokens", "about %s in, %s", group(d.InputTokens), outWords(d.MaxOutputTokens))
-		s.row("cost", "%s", costWords(d.Cost))
-		s.row("time", "%s", timeWords(d.TimeS, d.BoundBy))
+		s.Row("tokens", "about %s in, %s", prose.Group(d.InputTokens), outWords(d.MaxOutputTokens))
+		s.Row("cost", "%s", costWords(d.Cost))
+		s.Row("time", "%s", timeWords(d.TimeS, d.BoundBy))
 		printVia(s, d.Via)
 	}
 	if err := d.printModels(s); err != nil {
 		return err
 	}
 	for _, assumed := range d.Assumed {
-		s.row("assumed", "%s %s: %s", assumed.What, assumed.Value, assumed.Why)
+		s.Row("assumed", "%s %s: %s", assumed.What, assumed.Value, assumed.Why)
 	}
 	for _, unknown := range d.Unknown {
-		s.row("unknown", "%s", unknown)
+		s.Row("unknown", "%s", unknown)
 	}
 	if d.Hint != "" {
-		s.errorf("hint: %s\n", d.Hint)
+		s.Errorf("hint: %s\n", d.Hint)
 	}
 	return nil
 }
 
 // items says how many there are.
 func (d *dryRun) items() string {
-	text := fmt.Sprintf("%s of %s remaining", group(d.Remaining), group(d.Total))
+	text := fmt.Sprintf("%s of %s remaining", prose.Group(d.Remaining), prose.Group(d.Total))
 	if d.Done > 0 {
-		text += fmt.Sprintf(", %s done", group(d.Done))
+		text += fmt.Sprintf(", %s done", prose.Group(d.Done))
 	}
 	if d.Failed > 0 {
-		text += fmt.Sprintf(", %s failed", group(d.Failed))
+		text += fmt.Sprintf(", %s failed", prose.Group(d.Failed))
 	}
 	if d.Equal > 0 {
-		text += fmt.Sprintf(", %s with the result of an equal request", group(d.Equal))
+		text += fmt.Sprintf(", %s with the result of an equal request", prose.Group(d.Equal))
 	}
 	return text
 }
 
 // printModels writes a line for each model.
-func (d *dryRun) printModels(s *streams) error {
-	w := tabwriter.NewWriter(s.err, 0, 0, 2, ' ', 0)
+func (d *dryRun) printModels(s *term.Streams) error {
+	w := tabwriter.NewWriter(s.Err, 0, 0, 2, ' ', 0)
 	if len(d.Models) > 1 {
 		fmt.Fprintln(w, "  model\titems\ttokens in\tmost out\tcost\ttime\tlimited by")
 	}
 	for _, l := range d.Models {
 		if len(d.Models) > 1 {
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", escape(l.Model), group(l.Items), group(l.InputTokens), orUnknown(l.MaxOutputTokens),
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", term.Escape(l.Model), prose.Group(l.Items), prose.Group(l.InputTokens), orUnknown(l.MaxOutputTokens),
 				shortCost(l.Cost), shortTime(l.TimeS), l.BoundBy)
 		}
 	}
@@ -196,11 +197,11 @@ func (d *dryRun) printModels(s *streams) error {
 	}
 	for _, l := range d.Models {
 		if l.TooLarge > 0 {
-			s.row("too large", "%s to %s with more tokens than a limit allows: the provider will reject them", count(l.TooLarge, "request"), l.Model)
+			s.Row("too large", "%s to %s with more tokens than a limit allows: the provider will reject them", prose.Count(l.TooLarge, "request"), l.Model)
 		}
 		for _, p := range l.Places {
 			if limits := limitParts(plan.LimitMap(p.Lane.Limits)); len(limits) > 0 {
-				s.row("limits", "%s at %s starts with %s", l.Model, p.Name, strings.Join(limits, ", "))
+				s.Row("limits", "%s at %s starts with %s", l.Model, p.Name, strings.Join(limits, ", "))
 			}
 		}
 	}
@@ -211,14 +212,14 @@ func outWords(most *int64) string {
 	if most == nil {
 		return "out without a bound"
 	}
-	return fmt.Sprintf("at most %s out", group(*most))
+	return fmt.Sprintf("at most %s out", prose.Group(*most))
 }
 
 func orUnknown(n *int64) string {
 	if n == nil {
 		return "?"
 	}
-	return group(*n)
+	return prose.Group(*n)
 }
 
 // costWords say what requests cost.
@@ -227,11 +228,11 @@ func costWords(c *forecast.Cost) string {
 	case c == nil:
 		return "unknown"
 	case c.Most == nil:
-		return fmt.Sprintf("%s for the input, plus the cost of the output", dollars(c.Least))
+		return fmt.Sprintf("%s for the input, plus the cost of the output", prose.Dollars(c.Least))
 	case *c.Most == c.Least:
-		return dollars(c.Least)
+		return prose.Dollars(c.Least)
 	}
-	return fmt.Sprintf("%s for the input alone, at most %s with responses of maximum length", dollars(c.Least), dollars(*c.Most))
+	return fmt.Sprintf("%s for the input alone, at most %s with responses of maximum length", prose.Dollars(c.Least), prose.Dollars(*c.Most))
 }
 
 func shortCost(c *forecast.Cost) string {
@@ -239,9 +240,9 @@ func shortCost(c *forecast.Cost) string {
 	case c == nil:
 		return "?"
 	case c.Most == nil:
-		return dollars(c.Least) + " + ?"
+		return prose.Dollars(c.Least) + " + ?"
 	}
-	return dollars(c.Least) + " to " + dollars(*c.Most)
+	return prose.Dollars(c.Least) + " to " + prose.Dollars(*c.Most)
 }
 
 func timeWords(seconds *float64, boundBy string) string {
@@ -262,5 +263,5 @@ func shortTime(seconds *float64) string {
 	case *seconds >= forecast.Forever.Seconds():
 		return "more than a century"
 	}
-	return span(time.Duration(*seconds * float64(time.Second)))
+	return prose.Span(time.Duration(*seconds * float64(time.Second)))
 }

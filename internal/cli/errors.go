@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+
+	"github.com/sluice-llm/sluice/internal/term"
 )
 
 // Exit codes.
@@ -120,7 +122,7 @@ func failed(err error) error {
 }
 
 // report prints err as people read it and returns its exit code.
-func (s *streams) report(err error) int {
+func report(s *term.Streams, err error) int {
 	if err == nil {
 		return exitDone
 	}
@@ -138,10 +140,10 @@ func (s *streams) report(err error) int {
 			if i > 0 {
 				prefix = strings.Repeat(" ", len(prefix))
 			}
-			s.errorf("%s%s\n", prefix, line)
+			s.Errorf("%s%s\n", prefix, line)
 		}
 		if e.hint != "" {
-			s.errorf("hint: %s\n", e.hint)
+			s.Errorf("hint: %s\n", e.hint)
 		}
 	}
 	return e.code

@@ -5,11 +5,12 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/internal/term"
 )
 
 // openEvents opens the file that --events names.
-func (s *streams) openEvents(name string) (*telemetry.Log, error) {
-	log, err := telemetry.OpenLog(name, s.err.secrets.blot)
+func openEvents(s *term.Streams, name string) (*telemetry.Log, error) {
+	log, err := telemetry.OpenLog(name, s.Redact)
 	if err != nil {
 		return nil, usageError(fmt.Errorf("--events: %w", err), "name a writable file that contains only events")
 	}

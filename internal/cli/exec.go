@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/proc/agents"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -42,7 +42,7 @@ type execOptions struct {
 }
 
 // newExec returns the command that runs commands.
-func newExec(s *streams) *cobra.Command {
+func newExec(s *term.Streams) *cobra.Command {
 	var o execOptions
 	cmd := &cobra.Command{
 		Use:   "exec [--items F|-] [flags] -- CMD ARGS...",
@@ -71,10 +71,10 @@ the first interrupt, exec waits for running commands. A second interrupt ends ru
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if at := slices.Index(args, "--"); at > 0 && cmd.ArgsLenAtDash() < 0 {
 				if _, err := command.Find(args); err != nil { // else -- is the command's own
-					return usageError(fmt.Errorf("unexpected argument %q before the command", args[0]), "name the file of items: --items %s", shellQuote(args[0]))
+					return usageError(fmt.Errorf("unexpected argument %q before the command", args[0]), "name the file of items: --items %s", term.Quote(args[0]))
 				}
 			}
-			o.args, o.cfg.Command.Args = s.args, args
+			o.args, o.cfg.Command.Args = s.Args, args
 			return runExec(cmd.Context(), s, &o)
 		},
 	}
@@ -120,9 +120,9 @@ func (o *execOptions) table() []flagGroup {
 }
 
 // config is what the flags say of the run.
-func (o *execOptions) config(s *streams) (proc.Config, error) {
+func (o *execOptions) config(s *term.Streams) (proc.Config, error) {
 	cfg := o.cfg
-	cfg.Items.Stdin, cfg.Limits.Budget = s.in, o.bounds.budget(time.Now())
+	cfg.Items.Stdin, cfg.Limits.Budget = s.In, o.bounds.budget(time.Now())
 	if err := o.check(s); err != nil {
 		return cfg, err
 	}
@@ -146,9 +146,8 @@ func (o *execOptions) config(s *streams) (proc.Config, error) {
 }
 
 // check refuses flags that make no sense together.
-func (o *execOptions) check(s *streams) error {
-	stdin, isFile := s.in.(*os.File)
-	if o.cfg.Items.Path == "-" && isFile && term.IsTerminal(int(stdin.Fd())) {
+func (o *execOptions) check(s *term.Streams) error {
+	if o.cfg.Items.Path == "-" && term.IsTerminal(s.In) {
 		return usageError(errors.New("no items are given"), "name a file with --items FILE, or pipe the items in")
 	}
 	_, err := o.atOnce()

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/wake"
 )
 
@@ -147,7 +148,7 @@ func (p *offPeak) reason() string {
 		return ""
 	}
 	now := time.Now()
-	return "paused until " + zoned(p.until, now) + " by --not-between (" + span(p.until.Sub(now)) + " left)"
+	return "paused until " + prose.Zoned(p.until, now) + " by --not-between (" + prose.Span(p.until.Sub(now)) + " left)"
 }
 
 // keep pauses the run in the hours, until the returned function is called.
@@ -182,12 +183,12 @@ func (p *offPeak) step(r *execRun, shown *progress, now time.Time) {
 	switch {
 	case was.IsZero() && !until.IsZero():
 		r.pauses.Because("by --not-between, until " + until.UTC().Format(time.RFC3339))
-		r.s.note(r.scheduler.Pause())
-		r.s.errorf("sluice: no item starts until %s (--not-between); running commands continue\n", zoned(until, now))
+		r.s.Warn(r.scheduler.Pause())
+		r.s.Errorf("sluice: no item starts until %s (--not-between); running commands continue\n", prose.Zoned(until, now))
 	case !was.IsZero() && until.IsZero():
-		r.s.note(r.scheduler.Resume())
+		r.s.Warn(r.scheduler.Resume())
 		r.pauses.Because("")
-		r.s.errorf("sluice: commands start again (--not-between is over)\n")
+		r.s.Errorf("sluice: commands start again (--not-between is over)\n")
 	}
 	shown.refresh()
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"os"
 	"runtime"
@@ -18,6 +17,8 @@ import (
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/proc/agents"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
 )
@@ -26,7 +27,7 @@ import (
 type execRun struct {
 	settings  *settings
 	limits    sluice.Limits // of the flags and the settings
-	s         *streams
+	s         *term.Streams
 	o         *execOptions
 	scheduler *sluice.Scheduler
 	exec      *proc.Exec
@@ -38,7 +39,7 @@ type execRun struct {
 }
 
 // runExec is the exec command.
-func runExec(ctx context.Context, s *streams, o *execOptions) (err error) {
+func runExec(ctx context.Context, s *term.Streams, o *execOptions) (err error) {
 	cfg, err := o.config(s)
 	if err != nil {
 		return err
@@ -52,39 +53,39 @@ func runExec(ctx context.Context, s *streams, o *execOptions) (err error) {
 		return err
 	}
 	if o.watch.events != "" {
-		log, err := s.openEvents(o.watch.events)
+		log, err := openEvents(s, o.watch.events)
 		if err != nil {
 			return err
 		}
 		r.observers = append(r.observers, log)
-		defer func() { r.s.note(log.Close()) }()
+		defer func() { r.s.Warn(log.Close()) }()
 	}
 	watch, err := o.watch.open(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer func() { r.s.note(watch.close()) }()
+	defer func() { r.s.Warn(watch.close()) }()
 	r.observers = append(r.observers, watch.observers()...)
 	if err := r.openScheduler(&cfg); err != nil {
 		return err
 	}
-	defer func() { r.s.note(r.scheduler.Close()) }() // what was learned cannot be kept, perhaps: the results are
+	defer func() { r.s.Warn(r.scheduler.Close()) }() // what was learned cannot be kept, perhaps: the results are
 	watch.at(r.scheduler)
 	guard, err := r.startGuard()
 	if err != nil {
 		return err
 	}
-	defer func() { r.s.note(guard.Close()) }()
+	defer func() { r.s.Warn(guard.Close()) }()
 	cfg.Command.Run = guard.Run
 	cfg.Pauses, cfg.Observer, cfg.OnResult = r.pauses, &r.observers, r.result
-	cfg.Logger = slog.New(&logHandler{s: s, verbose: o.watch.verbose})
+	cfg.Logger = s.Logger(o.watch.verbose)
 	if r.exec, err = proc.Open(cfg); err != nil {
 		return o.explain(err)
 	}
 	defer func() { err = cmp.Or(err, r.exec.Close()) }()
 	watch.follow(r.exec.Progress)
 	if r.exec.Alike() && r.exec.Total() != 1 && !strings.Contains(strings.Join(o.cfg.Command.Args, " "), "SLUICE_ITEM") {
-		s.errorf("sluice: the command contains no {}: it gets its item only in the environment variable SLUICE_ITEM\n")
+		s.Errorf("sluice: the command contains no {}: it gets its item only in the environment variable SLUICE_ITEM\n")
 	}
 	return r.run(ctx)
 }
@@ -95,7 +96,7 @@ func (r *execRun) startGuard() (*command.Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := command.StartGuard(args, r.s.note)
+	g, err := command.StartGuard(args, r.s.Warn)
 	if err != nil {
 		return nil, fmt.Errorf("start the process that stops leftover processes of commands: %w", err)
 	}
@@ -152,11 +153,11 @@ func (r *execRun) rereading() rereading {
 			err = r.scheduler.SetLimits(now, sluice.Limits{})
 		}
 		if err != nil {
-			r.s.errorf("sluice: warning: limits are unchanged: %s\n", err)
+			r.s.Errorf("sluice: warning: limits are unchanged: %s\n", err)
 			return nil
 		}
 		for _, line := range (retold{before: r.limits, after: now}).text(false) {
-			r.s.errorf("sluice: %s\n", line)
+			r.s.Errorf("sluice: %s\n", line)
 		}
 		r.limits = now
 		return nil
@@ -205,21 +206,21 @@ func (r *execRun) observe(e sluice.Event) {
 	switch e.Type {
 	case limits.EventCooldownStarted:
 		if text := r.limitText(e); text != "" {
-			r.s.errorf("sluice: %s\n", text)
+			r.s.Errorf("sluice: %s\n", text)
 		}
 	case limits.EventCooldownEnded:
-		r.s.errorf("sluice: the pause for the limit is over: commands start again\n")
+		r.s.Errorf("sluice: the pause for the limit is over: commands start again\n")
 	case limits.EventShared:
-		r.s.errorf("sluice: another process runs %s too: together both may exceed its limits\n", e.Lane)
+		r.s.Errorf("sluice: another process runs %s too: together both may exceed its limits\n", e.Lane)
 	case limits.EventBreaker:
 		if e.Until.IsZero() {
-			r.s.errorf("sluice: %s: resumed\n", e.Lane)
+			r.s.Errorf("sluice: %s: resumed\n", e.Lane)
 		} else {
-			r.s.errorf("sluice: %s: the provider keeps failing, next attempt at %s\n", e.Lane, clock(e.Until, e.At))
+			r.s.Errorf("sluice: %s: the provider keeps failing, next attempt at %s\n", e.Lane, prose.Clock(e.Until, e.At, time.TimeOnly))
 		}
 	case limits.EventThrottled, limits.EventGaveUp, limits.EventAttemptFailed:
 		if r.o.watch.verbose {
-			r.s.errorf("sluice: %s: %s: %v\n", e.Call, e.Outcome.Kind, e.Outcome.Err)
+			r.s.Errorf("sluice: %s: %s: %v\n", e.Call, e.Outcome.Kind, e.Outcome.Err)
 		}
 	}
 }
@@ -234,7 +235,7 @@ func (r *execRun) limitText(e sluice.Event) string {
 	left := "items wait"
 	if x := r.exec; x != nil {
 		if n := x.Progress().Left(); n > 0 && x.Total() > 0 {
-			left = count(n, "item") + " " + map[bool]string{true: "waits", false: "wait"}[n == 1]
+			left = prose.Count(n, "item") + " " + map[bool]string{true: "waits", false: "wait"}[n == 1]
 		}
 	}
 	next, until := "next attempt at", limit.Until.Local()
@@ -245,9 +246,9 @@ func (r *execRun) limitText(e sluice.Event) string {
 		until = end.Until // in the zone of its words
 	}
 	what := strings.ReplaceAll(limit.Kind.String(), "_", " ")
-	text := fmt.Sprintf("%s because of a limit reached at %s (%s), %s %s", left, clock(limit.SeenAt, e.At), what, next, zoned(until, e.At))
+	text := fmt.Sprintf("%s because of a limit reached at %s (%s), %s %s", left, prose.Clock(limit.SeenAt, e.At, time.TimeOnly), what, next, prose.Zoned(until, e.At))
 	if limit.Text != "" {
-		text += ": " + clip(limit.Text, mostMessage)
+		text += ": " + term.Clip(limit.Text, mostMessage)
 	}
 	return text
 }
@@ -290,15 +291,15 @@ func (r *execRun) conclude(rep proc.Report, err error) error {
 	}
 	err = r.verdict(sum, err)
 	if r.o.watch.json {
-		if jsonErr := r.s.printJSON(sum); jsonErr != nil {
+		if jsonErr := r.s.JSON(sum); jsonErr != nil {
 			return jsonErr
 		}
 	}
-	if r.o.watch.progress != progressJSON {
+	if r.o.watch.progress != term.ProgressJSON {
 		sum.print(r.s)
 	}
 	if sum.Error == "" && sum.Hint != "" {
-		r.s.errorf("hint: %s\n", sum.Hint)
+		r.s.Errorf("hint: %s\n", sum.Hint)
 	}
 	return err
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -34,7 +36,7 @@ type explainOptions struct {
 const longestError = 16 << 20
 
 // newExplain returns the command that says what an error means.
-func newExplain(s *streams) *cobra.Command {
+func newExplain(s *term.Streams) *cobra.Command {
 	var o explainOptions
 	cmd := &cobra.Command{
 		Use:   "explain [FILE|-]",
@@ -67,12 +69,12 @@ valid lines are still explained, and the exit code is 2.`,
 }
 
 // runExplain explains one text, or a file of them.
-func runExplain(s *streams, o explainOptions, args []string) error {
+func runExplain(s *term.Streams, o explainOptions, args []string) error {
 	c, err := o.puzzle()
 	if err != nil {
 		return err
 	}
-	in, name := s.in, "standard input"
+	in, name := s.In, "standard input"
 	if len(args) == 1 && args[0] != "-" {
 		name = args[0]
 		f, err := os.Open(name)
@@ -97,13 +99,13 @@ func runExplain(s *streams, o explainOptions, args []string) error {
 	c.text = string(text)
 	v := c.solve()
 	if o.json {
-		return s.printJSON(newExplanation(v))
+		return s.JSON(newExplanation(v))
 	}
 	if err := v.print(s); err != nil {
 		return err
 	}
 	if v.Kind == sluice.RateLimit && v.Limit == 0 && len(v.budgets) == 0 {
-		s.errorf("hint: measure the limit with sluice find --model M\n")
+		s.Errorf("hint: measure the limit with sluice find --model M\n")
 	}
 	return nil
 }
@@ -169,9 +171,9 @@ func (c puzzle) classify() provider.Verdict {
 }
 
 // explainLines explains a file of errors, line by line. What is not in a line is as the flags say.
-func explainLines(s *streams, in io.Reader, name string, flags puzzle) error {
+func explainLines(s *term.Streams, in io.Reader, name string, flags puzzle) error {
 	lines := bufio.NewReaderSize(in, 64<<10)
-	enc := json.NewEncoder(s.out) // a line is one write: who waits for it gets it, and keys are struck out of it as a whole
+	enc := json.NewEncoder(s.Out) // a line is one write: who waits for it gets it, and keys are struck out of it as a whole
 	enc.SetEscapeHTML(false)
 	n, broken, solved := 0, 0, 0
 	var unread error
@@ -193,7 +195,7 @@ func explainLines(s *streams, in io.Reader, name string, flags puzzle) error {
 		}
 		if err != nil {
 			broken++
-			s.errorf("sluice: error: %s line %d: %s\n", name, n, err)
+			s.Errorf("sluice: error: %s line %d: %s\n", name, n, err)
 			continue
 		}
 		solved++
@@ -205,7 +207,7 @@ func explainLines(s *streams, in io.Reader, name string, flags puzzle) error {
 	case unread != io.EOF:
 		return usageError(fmt.Errorf("%s line %d: %w", name, n+1, unread), "name a readable file, or send it on standard input")
 	case broken > 0:
-		return usageError(fmt.Errorf("%s of %s lines of %s are invalid", group(broken), group(broken+solved), name),
+		return usageError(fmt.Errorf("%s of %s lines of %s are invalid", prose.Group(broken), prose.Group(broken+solved), name),
 			`write a JSON object on each line, such as {"text": "...", "status": 429}`)
 	case solved == 0:
 		return usageError(fmt.Errorf("%s is empty", name), `write a JSON object on each line, such as {"text": "...", "status": 429}`)

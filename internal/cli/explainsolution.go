@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -105,7 +106,7 @@ func stated[T comparable](v T) *T {
 }
 
 // print prints a solution as people read it.
-func (v solution) print(s *streams) error {
+func (v solution) print(s *term.Streams) error {
 	lines := []string{fmt.Sprintf("%s: %s", v.Kind, meaningOf(v.Kind).means)}
 	if !v.Recognised() {
 		lines[0] = "no provider error recognized"
@@ -137,14 +138,14 @@ func (v solution) print(s *streams) error {
 	if v.Why.Also != "" {
 		add("or", "%s", v.Why.Also)
 	}
-	if said := s.out.secrets.strike(v.Message); said != "" { // before it is cut, which could part a key
+	if said := s.RedactData(v.Message); said != "" { // before it is cut, which could part a key
 		if short := prose.Clip(said, mostMessage); short != said {
 			said = short + " (--json has more)"
 		}
 		add("said", "%s", said)
 	}
 	for _, line := range lines {
-		if _, err := fmt.Fprintln(s.out, escape(line)); err != nil {
+		if _, err := fmt.Fprintln(s.Out, term.Escape(line)); err != nil {
 			return err
 		}
 	}
@@ -183,9 +184,9 @@ func wait(d time.Duration) string { return d.Round(time.Millisecond).String() }
 
 // budgetWords is what the headers state of a budget.
 func (v solution) budgetWords(b limits.Reading) string {
-	text := fmt.Sprintf("%s %s by the headers", group(b.Limit), b.Dimension)
+	text := fmt.Sprintf("%s %s by the headers", prose.Group(b.Limit), b.Dimension)
 	if b.Remaining >= 0 {
-		text += fmt.Sprintf(", %s left", group(b.Remaining))
+		text += fmt.Sprintf(", %s left", prose.Group(b.Remaining))
 	}
 	if at := v.fullAt(b); !at.IsZero() {
 		text += fmt.Sprintf(", full again in %s, at %s", wait(b.Reset), moment(at, v.now))
@@ -212,19 +213,19 @@ func (v solution) limitFigures() string {
 	}
 	switch {
 	case v.Period > 0:
-		parts = append(parts, fmt.Sprintf("%s %s in %s", group(v.Limit), v.Dimension.WindowName(), span(v.Period)))
+		parts = append(parts, fmt.Sprintf("%s %s in %s", prose.Group(v.Limit), v.Dimension.WindowName(), prose.Span(v.Period)))
 	case v.Limit > 0 && v.Dimension != limits.AnyDimension:
-		parts = append(parts, group(v.Limit)+" "+v.Dimension.String())
+		parts = append(parts, prose.Group(v.Limit)+" "+v.Dimension.String())
 	case v.Limit > 0:
-		parts = append(parts, group(v.Limit))
+		parts = append(parts, prose.Group(v.Limit))
 	case v.Dimension != limits.AnyDimension:
 		parts = append(parts, v.Dimension.String())
 	}
 	if v.Used > 0 {
-		parts = append(parts, group(v.Used)+" used")
+		parts = append(parts, prose.Group(v.Used)+" used")
 	}
 	if v.Requested > 0 {
-		parts = append(parts, group(v.Requested)+" requested")
+		parts = append(parts, prose.Group(v.Requested)+" requested")
 	}
 	return strings.Join(parts, ", ")
 }

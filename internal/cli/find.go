@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/find"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -43,10 +44,10 @@ type findOptions struct {
 }
 
 // newFind returns the command that searches for what a provider enforces.
-func newFind(s *streams) *cobra.Command { return newFindBy(s, find.Auto) }
+func newFind(s *term.Streams) *cobra.Command { return newFindBy(s, find.Auto) }
 
 // newFindBy is newFind with another way to search.
-func newFindBy(s *streams, auto func(context.Context, find.Config) (*find.Result, error)) *cobra.Command {
+func newFindBy(s *term.Streams, auto func(context.Context, find.Config) (*find.Result, error)) *cobra.Command {
 	o := findOptions{auto: auto}
 	cmd := &cobra.Command{
 		Use:   "find --model M | --from-provider",
@@ -111,7 +112,7 @@ func (o *findOptions) table() []flagGroup {
 }
 
 // runFind is the find command.
-func runFind(ctx context.Context, s *streams, o *findOptions) (err error) {
+func runFind(ctx context.Context, s *term.Streams, o *findOptions) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func runFind(ctx context.Context, s *streams, o *findOptions) (err error) {
 
 // search is one search.
 type search struct {
-	s        *streams
+	s        *term.Streams
 	o        *findOptions
 	accounts *accounts
 	forecast find.Forecast
@@ -191,7 +192,7 @@ func (f *search) prepare() error {
 	c.Provider, c.Base = p, f.accounts.transport
 	c.Target = provider.Target{BaseURL: f.o.account.baseURL, Model: f.o.account.model, Header: f.accounts.headers}
 	if note := f.accounts.room.note(c.MaxWorkers); note != "" { // each worker is an open file
-		f.s.errorf("sluice: %s\n", note)
+		f.s.Errorf("sluice: %s\n", note)
 		c.MaxWorkers = f.accounts.room.calls
 	}
 	if !f.o.dryRun {
@@ -284,7 +285,7 @@ func (f *search) openFile() (err error) {
 	if f.document, err = newFileFor("output-file", f.o.outputFile); err != nil {
 		return err
 	}
-	if f.s.prints(f.o.outputFile) { // the file would replace what is printed
+	if f.s.GoesTo(f.o.outputFile) { // the file would replace what is printed
 		return usageError(fmt.Errorf("--output-file: standard output is redirected to %s too", f.o.outputFile), "use --json to print the document on standard output")
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/find"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -344,7 +344,7 @@ func TestHowASearchEnds(t *testing.T) {
 					}
 				}
 				var stdout, stderr bytes.Buffer
-				s := newStreams(nil, strings.NewReader(""), &stdout, &stderr)
+				s := term.New(nil, strings.NewReader(""), &stdout, &stderr)
 				cmd := newFindBy(s, func(_ context.Context, cfg find.Config) (*find.Result, error) {
 					if b := cfg.Budget; b.MaxCost == nil || *b.MaxCost != 2 || b.Tokens != 1_000_000 || cfg.Target.Model != "m" {
 						t.Errorf("%+v", cfg)
@@ -363,7 +363,7 @@ func TestHowASearchEnds(t *testing.T) {
 					args = append(args, "--json")
 				}
 				cmd.SetArgs(args)
-				if code := s.report(cmd.ExecuteContext(t.Context())); code != c.code {
+				if code := report(s, cmd.ExecuteContext(t.Context())); code != c.code {
 					t.Errorf("exit code %d, want %d", code, c.code)
 				}
 				for _, text := range c.stderr {
@@ -411,52 +411,13 @@ func TestFileThatIsPrintedToIsNotWritten(t *testing.T) {
 	}
 	defer printed.Close()
 	var stderr bytes.Buffer
-	s := newStreams(nil, strings.NewReader(""), printed, &stderr)
+	s := term.New(nil, strings.NewReader(""), printed, &stderr)
 	cmd := newFindBy(s, func(context.Context, find.Config) (*find.Result, error) { return foundResult(), nil })
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs([]string{"--provider", "openai-compatible", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--output-file", printed.Name()})
 	const want = "--output-file: standard output is redirected to "
-	if code := s.report(cmd.ExecuteContext(t.Context())); code != exitUsage || !strings.Contains(stderr.String(), want) {
+	if code := report(s, cmd.ExecuteContext(t.Context())); code != exitUsage || !strings.Contains(stderr.String(), want) {
 		t.Errorf("exit code %d, no %q in\n%s", code, want, stderr.String())
-	}
-}
-
-func TestHowASearchStands(t *testing.T) {
-	at := find.Progress{
-		Phase: find.PhaseGallop, Doing: "32 at once", Spent: find.Spent{Requests: 60, Input: 900, Output: 300}, Elapsed: 12 * time.Second, ElapsedMS: 12_000, Low: 16, High: 100,
-	}
-	const gallop = "16 to 100 workers; gallop: 32 at once; 60 requests, 1,200 tokens, 12 s"
-	if got := at.String(); got != gallop {
-		t.Errorf("%q", got)
-	}
-	later := at
-	later.Elapsed += time.Second
-	soak := later
-	soak.Phase, soak.Doing = find.PhaseSoak, "11 workers"
-	last := soak
-	last.Elapsed += 4 * time.Second
-	for _, c := range []struct {
-		mode  string
-		lines int
-		first string
-	}{
-		{progressAuto, 0, ""}, // it is no terminal
-		{progressNone, 0, ""},
-		{progressPlain, 3, "sluice: " + gallop},
-		{progressJSON, 4, `{"phase":"gallop","doing":"32 at once","spent":{"requests":60,"accepted":0,"rejected":0,"failed":0,` +
-			`"input_tokens":900,"output_tokens":300,"cost_usd":null},"elapsed_ms":12000,"low":16,"high":100}`},
-	} {
-		var stderr bytes.Buffer
-		p := newStagedProgress(newStreams(nil, nil, io.Discard, &stderr), c.mode)
-		for _, now := range []find.Progress{at, at, later, soak, last} {
-			p.tell(string(now.Phase), now.Elapsed, now.String(), now)
-		}
-		p.stop()
-		p.tell(string(last.Phase), last.Elapsed, last.String(), last)
-		lines := strings.Split(strings.TrimSuffix(stderr.String(), "\n"), "\n")
-		if got := strings.Count(stderr.String(), "\n"); got != c.lines || lines[0] != c.first {
-			t.Errorf("%s: %d lines:\n%s", c.mode, got, stderr.String())
-		}
 	}
 }
 
@@ -466,7 +427,7 @@ func TestNoKeyIsWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "found.json")
 	for _, mode := range [][]string{nil, {"--json"}, {"--verbose"}} {
 		var stdout, stderr bytes.Buffer
-		s := newStreams(nil, strings.NewReader(""), &stdout, &stderr)
+		s := term.New(nil, strings.NewReader(""), &stdout, &stderr)
 		cmd := newFindBy(s, func(_ context.Context, cfg find.Config) (*find.Result, error) {
 			if cfg.Target.Key != key {
 				t.Errorf("the key is %q", cfg.Target.Key)

@@ -13,10 +13,10 @@ import (
 func (f *search) foretell() error {
 	if f.o.asJSON {
 		f.forecast.DryRun = true
-		return f.s.printJSON(f.forecast)
+		return f.s.JSON(f.forecast)
 	}
-	f.s.errorf("sluice: a search with %s at %s may spend\n", f.o.cfg.Target.Model, f.o.cfg.Provider.Name)
-	w := tabwriter.NewWriter(f.s.err, 0, 0, 2, ' ', 0)
+	f.s.Errorf("sluice: a search with %s at %s may spend\n", f.o.cfg.Target.Model, f.o.cfg.Provider.Name)
+	w := tabwriter.NewWriter(f.s.Err, 0, 0, 2, ' ', 0)
 	header := "  \trequests\ttokens"
 	if f.forecast.Max.Cost != nil {
 		header += "\tcost"
@@ -28,16 +28,16 @@ func (f *search) foretell() error {
 		return err
 	}
 	if f.o.mode == modeAuto {
-		f.s.errorf("sluice: a search takes one to five minutes, or a few seconds if the provider sends rate limit headers\n")
+		f.s.Errorf("sluice: a search takes one to five minutes, or a few seconds if the provider sends rate limit headers\n")
 	}
-	f.s.errorf("sluice: nothing was sent; rejected requests cost nothing, and %s\n", f.bounds())
+	f.s.Errorf("sluice: nothing was sent; rejected requests cost nothing, and %s\n", f.bounds())
 	return nil
 }
 
 func printAmount(w io.Writer, name string, a find.Amount) {
-	fmt.Fprintf(w, "  %s\t%s\t%s", name, group(a.Requests), prose.Thousands(a.Tokens))
+	fmt.Fprintf(w, "  %s\t%s\t%s", name, prose.Group(a.Requests), prose.Thousands(a.Tokens))
 	if a.Cost != nil {
-		fmt.Fprintf(w, "\t%s", dollars(*a.Cost))
+		fmt.Fprintf(w, "\t%s", prose.Dollars(*a.Cost))
 	}
 	fmt.Fprintln(w)
 }
@@ -46,10 +46,10 @@ func printAmount(w io.Writer, name string, a find.Amount) {
 func (f *search) bounds() string {
 	text := "no cap on tokens is set: set one with --token-budget"
 	if n := f.forecast.TokenBudget; n > 0 {
-		text = fmt.Sprintf("--token-budget %s caps the whole search", group(n))
+		text = fmt.Sprintf("--token-budget %s caps the whole search", prose.Group(n))
 	}
 	if m := f.o.cfg.Budget.MaxCost; m != nil {
-		text += "; so does --max-cost " + dollars(*m)
+		text += "; so does --max-cost " + prose.Dollars(*m)
 	}
 	if f.forecast.Max.Cost == nil {
 		text += "; the price is unknown: set it with --price IN/OUT"

@@ -12,6 +12,8 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/find"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -20,12 +22,12 @@ import (
 func watched[R any](ctx context.Context, f *search, engine func(context.Context, find.Config) (R, error)) (R, *exitError) {
 	ctx, end := interruptible(ctx)
 	defer end()
-	shown := newStagedProgress(f.s, f.o.progress)
-	defer shown.stop()
+	shown := term.NewStaged(f.s, f.o.progress)
+	defer shown.Stop()
 	cfg := f.o.cfg
-	cfg.Progress = func(at find.Progress) { shown.tell(string(at.Phase), at.Elapsed, at.String(), at) }
+	cfg.Progress = func(at find.Progress) { shown.Show(string(at.Phase), at.Elapsed, at.String(), at) }
 	if f.o.verbose {
-		cfg.Log = func(line string) { f.s.errorf("%s\n", line) }
+		cfg.Log = func(line string) { f.s.Errorf("%s\n", line) }
 	}
 	r, err := engine(ctx, cfg)
 	return r, f.ending(err)
@@ -71,17 +73,17 @@ func (f *search) report(spent find.Spent, end *exitError, w found) (err error) {
 		return end
 	}
 	if f.o.asJSON {
-		err = f.s.printJSON(w.document)
+		err = f.s.JSON(w.document)
 	} else if end == nil || w.workers > 0 {
-		_, err = fmt.Fprintln(f.s.out, w.workers)
+		_, err = fmt.Fprintln(f.s.Out, w.workers)
 	}
-	if f.o.progress != progressJSON && (end == nil || end.code != exitFailed || w.knows) { // else standard error is for programs
-		f.s.errorf("%s\n", w.line)
+	if f.o.progress != term.ProgressJSON && (end == nil || end.code != exitFailed || w.knows) { // else standard error is for programs
+		f.s.Errorf("%s\n", w.line)
 		for _, note := range w.notes {
-			f.s.errorf("note: %s\n", note)
+			f.s.Errorf("note: %s\n", note)
 		}
 		if w.hint != "" && end == nil { // else the error has its own
-			f.s.errorf("hint: %s\n", w.hint)
+			f.s.Errorf("hint: %s\n", w.hint)
 		}
 	}
 	// An earlier file is not replaced by less.
@@ -103,13 +105,13 @@ func (f *search) write(document any) error {
 	if err != nil {
 		return err
 	}
-	text := f.s.out.secrets.strike(string(b) + "\n")
+	text := f.s.RedactData(string(b) + "\n")
 	err = f.document.write(func(w io.Writer) error {
 		_, err := io.WriteString(w, text)
 		return err
 	})
 	if err == nil {
-		f.s.errorf("sluice: the record of the search is in %s\n", f.document.name)
+		f.s.Errorf("sluice: the record of the search is in %s\n", f.document.name)
 	}
 	return err
 }
@@ -128,10 +130,10 @@ func (f *search) ending(err error) *exitError {
 	case isAny[*find.FieldError](err):
 		e, _ = errors.AsType[*exitError](wrongField(err))
 	case errors.Is(err, find.ErrTokenBudget):
-		e.code, e.err = exitBudget, fmt.Errorf("stopped by --token-budget %s: %w", group(f.forecast.TokenBudget), err)
+		e.code, e.err = exitBudget, fmt.Errorf("stopped by --token-budget %s: %w", prose.Group(f.forecast.TokenBudget), err)
 		e.hint = cheaper
 	case errors.Is(err, find.ErrMaxCost):
-		e.code, e.err = exitBudget, fmt.Errorf("stopped by --max-cost %s: %w", dollars(f.o.maxCost), err)
+		e.code, e.err = exitBudget, fmt.Errorf("stopped by --max-cost %s: %w", prose.Dollars(f.o.maxCost), err)
 		e.hint = cheaper
 	case errors.Is(err, find.ErrDay):
 		e.hint = "run the same command again tomorrow, so that other work can use the remaining requests of this day"

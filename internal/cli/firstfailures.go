@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
@@ -29,7 +30,7 @@ func (f *firstFailures) note(res *work.Result) {
 		f.messages = make(map[string]string)
 	}
 	if kind := res.Kind.String(); f.messages[kind] == "" {
-		f.messages[kind] = fmt.Sprintf("%s: %s", res.ID, clip(res.Err.Error(), mostMessage))
+		f.messages[kind] = fmt.Sprintf("%s: %s", res.ID, term.Clip(res.Err.Error(), mostMessage))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -182,7 +183,7 @@ func isAny[E error](err error) bool {
 func (o *runOptions) command(change ...string) string {
 	words := changeFlag(o.args, change...)
 	for i, word := range words {
-		words[i] = shellQuote(word)
+		words[i] = term.Quote(word)
 	}
 	return "sluice " + strings.Join(words, " ")
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/limits"
 )
 
@@ -69,14 +70,14 @@ func limitParts(limits map[string]float64) []string {
 	var parts []string
 	add := func(name string) {
 		if n := limits[name]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", name, number(n)))
+			parts = append(parts, fmt.Sprintf("%s %s", name, prose.Number(n)))
 		}
 	}
 	for d := range new(sluice.Limits).All() {
 		add(d.String())
 	}
 	if s := limits["burst_seconds"]; s > 0 {
-		parts = append(parts, "burst "+number(s)+"s")
+		parts = append(parts, "burst "+prose.Number(s)+"s")
 	}
 	return parts
 }

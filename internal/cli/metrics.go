@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
@@ -39,8 +40,8 @@ func (f *watchFlags) flags() []flag {
 
 // progressFlag returns the flag of how progress is shown.
 func progressFlag(field *string) flag {
-	*field = progressAuto
-	return flag{name: "progress", field: field, metavar: strings.Join(progressWays(), "|"), help: "Choose the progress display"}
+	*field = term.ProgressAuto
+	return flag{name: "progress", field: field, metavar: strings.Join([]string{term.ProgressAuto, term.ProgressPlain, term.ProgressJSON, term.ProgressNone}, "|"), help: "Choose the progress display"}
 }
 
 // eventsFlag returns the flag of the file that gets the events.
@@ -58,7 +59,7 @@ func (f *watchFlags) check() error {
 
 // watch is what tells programs outside of a run how it goes. Close it.
 type watch struct {
-	s          *streams
+	s          *term.Streams
 	metrics    *telemetry.Metrics // nil: nobody asks for them
 	collectors []prometheus.Collector
 	server     *telemetry.Server
@@ -70,7 +71,7 @@ type watch struct {
 }
 
 // open begins to tell what the flags and the environment ask for, and more beside the metrics. A gateway calls serve itself.
-func (f *watchFlags) open(ctx context.Context, s *streams, more ...prometheus.Collector) (*watch, error) {
+func (f *watchFlags) open(ctx context.Context, s *term.Streams, more ...prometheus.Collector) (*watch, error) {
 	w := &watch{s: s}
 	switch {
 	case len(more) > 0: // a gateway, which has no items, and a way of its own to them
@@ -84,7 +85,7 @@ func (f *watchFlags) open(ctx context.Context, s *streams, more ...prometheus.Co
 			return nil, err
 		}
 		if _, port, _ := net.SplitHostPort(f.metrics); port == "0" || w.server.Everywhere() {
-			s.errorf("sluice: metrics at %s\n", w.server.URL())
+			s.Errorf("sluice: metrics at %s\n", w.server.URL())
 		}
 	}
 	w.openOTel(ctx)
@@ -115,7 +116,7 @@ func (w *watch) serve(address string, dashboard http.Handler) error {
 			"use another port, or 0 for a free one")
 	}
 	if w.server.Everywhere() {
-		w.s.errorf("sluice: warning: every host that can reach --metrics %s can read the metrics\n", address)
+		w.s.Errorf("sluice: warning: every host that can reach --metrics %s can read the metrics\n", address)
 	}
 	return nil
 }

@@ -10,10 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice/internal/pricing"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 )
 
 // newModels returns the command that prints the table of models.
-func newModels(s *streams) *cobra.Command {
+func newModels(s *term.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "models [PATTERN]",
@@ -34,14 +36,14 @@ providers' pages on ` + pricing.Date + `. A ? marks a price without a source. Pr
 	return cmd
 }
 
-func printModels(s *streams, pattern string, asJSON bool) error {
+func printModels(s *term.Streams, pattern string, asJSON bool) error {
 	found := pricing.Matching(pattern)
 	if len(found) == 0 {
 		return &exitError{code: exitFailed, err: fmt.Errorf("no model matches %q", pattern), hint: "use a part of a name PROVIDER/MODEL, or list all models with sluice models"}
 	}
 	if asJSON {
 		for i := range found {
-			if err := s.printJSONLine(found[i]); err != nil {
+			if err := s.JSONLine(found[i]); err != nil {
 				return err
 			}
 		}
@@ -61,7 +63,7 @@ func printModels(s *streams, pattern string, asJSON bool) error {
 		if tokens == 0 {
 			return "-"
 		}
-		return group(tokens)
+		return prose.Group(tokens)
 	}
 	for i := range found {
 		r := &found[i]
@@ -76,6 +78,6 @@ func printModels(s *streams, pattern string, asJSON bool) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := s.out.Write([]byte(b.String()))
+	_, err := s.Out.Write([]byte(b.String()))
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/internal/atomicfile"
+	"github.com/sluice-llm/sluice/internal/term"
 )
 
 // newFile is a file that is written as a whole, or not at all: what it replaces stays until then. Nil is none.
@@ -135,13 +136,13 @@ func sameFile(a, b string) bool {
 }
 
 // draw writes a chart and says where it is.
-func (s *streams) draw(chart *newFile, fill func(io.Writer) error) error {
+func draw(s *term.Streams, chart *newFile, fill func(io.Writer) error) error {
 	if chart == nil {
 		return nil
 	}
 	if err := chart.write(fill); err != nil {
 		return err
 	}
-	s.errorf("sluice: the chart is in %s\n", chart.name)
+	s.Errorf("sluice: the chart is in %s\n", chart.name)
 	return nil
 }

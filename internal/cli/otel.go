@@ -16,12 +16,12 @@ const otelShutdown = 5 * time.Second
 // what there is not: the variables may be meant for other programs.
 func (w *watch) openOTel(ctx context.Context) {
 	for _, secret := range telemetry.OTelSecrets() {
-		w.s.err.secrets.hide(secret)
+		w.s.Hide(secret)
 	}
-	o, err := telemetry.NewOTel(ctx, telemetry.OTelConfig{Version: buildVersion().Version, Service: w.service, Warn: w.s.note})
+	o, err := telemetry.NewOTel(ctx, telemetry.OTelConfig{Version: buildVersion().Version, Service: w.service, Warn: w.s.Warn})
 	if err != nil {
-		w.s.errorf("sluice: warning: OpenTelemetry export is off: %s\n", err)
-		w.s.errorf("hint: correct the variable, or set OTEL_SDK_DISABLED=true\n")
+		w.s.Errorf("sluice: warning: OpenTelemetry export is off: %s\n", err)
+		w.s.Errorf("hint: correct the variable, or set OTEL_SDK_DISABLED=true\n")
 		return
 	}
 	w.otel = o

@@ -13,6 +13,8 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/plan"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -43,7 +45,7 @@ type planOptions struct {
 }
 
 // newPlan returns the command that turns limits and a workload into figures.
-func newPlan(s *streams) *cobra.Command {
+func newPlan(s *term.Streams) *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
 		Use:   "plan [--provider P --tier T | --rpm N ...]",
@@ -104,7 +106,7 @@ func (o *planOptions) table() []flagGroup {
 }
 
 // runPlan is the plan command.
-func runPlan(ctx context.Context, s *streams, o *planOptions) error {
+func runPlan(ctx context.Context, s *term.Streams, o *planOptions) error {
 	if err := o.open(); err != nil {
 		return err
 	}
@@ -126,7 +128,7 @@ func runPlan(ctx context.Context, s *streams, o *planOptions) error {
 }
 
 // read reads the file of the workload, and finds whose limits are planned with.
-func (o *planOptions) read(s *streams, registry *provider.Registry) (provider.Provider, error) {
+func (o *planOptions) read(s *term.Streams, registry *provider.Registry) (provider.Provider, error) {
 	account, err := o.accountOf(registry, o.model)
 	if err != nil || o.workload == "" {
 		return account, err
@@ -141,11 +143,11 @@ func (o *planOptions) read(s *streams, registry *provider.Registry) (provider.Pr
 }
 
 // answer plans, foresees, prints, and says which of the user's bounds cannot be kept.
-func (o *planOptions) answer(ctx context.Context, s *streams, registry *provider.Registry, account provider.Provider) error {
+func (o *planOptions) answer(ctx context.Context, s *term.Streams, registry *provider.Registry, account provider.Provider) error {
 	model := cmp.Or(o.model, o.input.model)
 	j, err := o.subjectOf(registry, account, model)
 	for _, doubt := range o.kept.doubts {
-		s.errorf("sluice: warning: %s\n", doubt)
+		s.Errorf("sluice: warning: %s\n", doubt)
 	}
 	if err != nil {
 		return err
@@ -162,14 +164,14 @@ func (o *planOptions) answer(ctx context.Context, s *streams, registry *provider
 		}
 	}
 	if nodes := planned.NodesPerProcess; nodes*planned.Processes > planned.Slots {
-		s.errorf("sluice: warning: %d processes with %s each exceed %s\n", planned.Processes, count(nodes, "node"), count(planned.Slots, "slot"))
+		s.Errorf("sluice: warning: %d processes with %s each exceed %s\n", planned.Processes, prose.Count(nodes, "node"), prose.Count(planned.Slots, "slot"))
 	}
 	missed, err := o.missed(planned)
 	if err != nil {
 		return err
 	}
 	if o.asJSON {
-		err = s.printJSON(planned.figures)
+		err = s.JSON(planned.figures)
 	} else {
 		err = planned.print(s)
 	}
@@ -177,10 +179,10 @@ func (o *planOptions) answer(ctx context.Context, s *streams, registry *provider
 }
 
 // warn tells of what fits together badly, although a plan can be made of it.
-func (o *planOptions) warn(s *streams, r *provider.Registry, account provider.Provider) {
+func (o *planOptions) warn(s *term.Streams, r *provider.Registry, account provider.Provider) {
 	model := cmp.Or(o.model, o.input.model)
 	if owner, ok := r.Recognise(model); ok && len(account.Models) > 0 && owner.Name != account.Name {
-		s.errorf("sluice: warning: %s is a model of %s: is --provider %s meant?\n", escape(model), owner.Name, account.Name)
+		s.Errorf("sluice: warning: %s is a model of %s: is --provider %s meant?\n", term.Escape(model), owner.Name, account.Name)
 	}
 }
 
@@ -239,8 +241,8 @@ func (o *planOptions) missed(f planned) (missed, err error) {
 			cost, how = c.Cost, "would cost"
 		}
 		if cost != nil && *cost > o.maxCost {
-			faults = append(faults, fmt.Sprintf("%s %s, above --max-cost %s", how, dollars(*cost), dollars(o.maxCost)))
-			fits = append(fits, fmt.Sprintf("%s requests stay within --max-cost", group(*f.WithinBudget)))
+			faults = append(faults, fmt.Sprintf("%s %s, above --max-cost %s", how, prose.Dollars(*cost), prose.Dollars(o.maxCost)))
+			fits = append(fits, fmt.Sprintf("%s requests stay within --max-cost", prose.Group(*f.WithinBudget)))
 		}
 	}
 	took, within, how := f.Time.Duration, f.WithinDeadline, "take"
@@ -248,15 +250,15 @@ func (o *planOptions) missed(f planned) (missed, err error) {
 		took, within, how = c.Time.Duration, c.WithinDeadline, "would take"
 	}
 	if within != nil && took > o.shape.Deadline {
-		faults = append(faults, fmt.Sprintf("%s %s, longer than --deadline %s", how, span(took), o.deadline.text))
-		fits = append(fits, fmt.Sprintf("%s requests finish before the deadline", group(*within)))
+		faults = append(faults, fmt.Sprintf("%s %s, longer than --deadline %s", how, prose.Span(took), o.deadline.text))
+		fits = append(fits, fmt.Sprintf("%s requests finish before the deadline", prose.Group(*within)))
 	}
 	if len(faults) == 0 {
 		return nil, nil
 	}
 	return &exitError{
 		code: exitThreshold, hint: strings.Join(fits, "; "),
-		err: fmt.Errorf("%s requests %s", group(f.Requests), strings.Join(faults, ", and ")),
+		err: fmt.Errorf("%s requests %s", prose.Group(f.Requests), strings.Join(faults, ", and ")),
 	}, nil
 }
 

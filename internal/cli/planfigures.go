@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
 )
@@ -37,12 +38,12 @@ func newPlanned(j subject, p plan.Plan, others int) planned {
 
 // name is what the figures are of.
 func (f *figures) name() string {
-	words := strings.Join([]string{escape(f.Provider), escape(f.Tier), escape(f.Model)}, " ")
+	words := strings.Join([]string{term.Escape(f.Provider), term.Escape(f.Tier), term.Escape(f.Model)}, " ")
 	return cmp.Or(strings.Join(strings.Fields(words), " "), "the provider")
 }
 
 // print writes the figures as a table.
-func (f *figures) print(s *streams) error {
+func (f *figures) print(s *term.Streams) error {
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "\t%s\n", f.name())
@@ -55,10 +56,10 @@ func (f *figures) print(s *streams) error {
 	f.printLimits(w)
 	f.printAssumed(w)
 	w.Flush() // into memory
-	if _, err := io.WriteString(s.out, s.out.fit(table.String())); err != nil {
+	if _, err := io.WriteString(s.Out, s.Out.Fit(table.String())); err != nil {
 		return err
 	}
-	s.errorf("sluice: the provider's headers and rejections override these limits\n")
+	s.Errorf("sluice: the provider's headers and rejections override these limits\n")
 	return nil
 }
 
@@ -82,29 +83,29 @@ func printRows(w io.Writer, rows []figureRow) {
 func (f *figures) rows() []figureRow {
 	slots := "requests in flight suffice for this rate: sluice run sets this number, and your own worker pool needs this size"
 	if f.Processes > 1 {
-		slots += fmt.Sprintf("; %s for each of %d processes", group(f.NodesPerProcess), f.Processes)
+		slots += fmt.Sprintf("; %s for each of %d processes", prose.Group(f.NodesPerProcess), f.Processes)
 	}
 	bound, took := "limited by "+prose.LimitName(f.Binding.Dimension.String()), ""
 	if f.Binding.Next != limits.AnyDimension {
 		bound += fmt.Sprintf("; %s would allow %s", prose.LimitName(f.Binding.Next.String()), timesAsMany(f.Binding.Factor))
 	}
 	if f.Requests > 0 {
-		took = span(f.Time.Duration)
+		took = prose.Span(f.Time.Duration)
 	}
 	workers, workersText := f.workers()
 	rule, ruleText := f.capModel()
 	cost, costText := f.cost()
 	byBatch, byBatchText := batchWords(f.BatchAPI)
 	return []figureRow{
-		{"slots", group(f.Slots), slots},
+		{"slots", prose.Group(f.Slots), slots},
 		{"workers", workers, workersText},
 		{"rule of thumb", rule, ruleText},
-		{"requests/min", number(f.Throughput), bound},
-		{"time", took, "for " + count(f.Requests, "request")},
+		{"requests/min", prose.Number(f.Throughput), bound},
+		{"time", took, "for " + prose.Count(f.Requests, "request")},
 		{"cost", cost, costText},
 		{"cost by batch", byBatch, byBatchText},
-		{"tokens/request", number(f.ChargedTokens), fmt.Sprintf("charged as %s; reserved at first: %s; used: %s in, %s out", f.Charge,
-			number(f.ReservedTokens), number(f.InputTokens), number(f.OutputTokens))},
+		{"tokens/request", prose.Number(f.ChargedTokens), fmt.Sprintf("charged as %s; reserved at first: %s; used: %s in, %s out", f.Charge,
+			prose.Number(f.ReservedTokens), prose.Number(f.InputTokens), prose.Number(f.OutputTokens))},
 		{"within the deadline", optional(f.WithinDeadline), "requests"},
 		{"within the budget", optional(f.WithinBudget), "requests"},
 		{"above a limit", unlessZero(f.TooLarge), "requests use more tokens than a limit allows, and the provider rejects them"},
@@ -121,26 +122,26 @@ func (f *figures) workers() (value, text string) {
 			}
 		}
 		text = fmt.Sprintf("workers without pacing stay within every limit, and use at most %s of %s %s",
-			prose.Percent(share), most.Dimension, group(most.Limit))
+			prose.Percent(share), most.Dimension, prose.Group(most.Limit))
 		if burst := f.WorkersBurst.Duration; burst > 0 {
 			text += fmt.Sprintf(", and need token buckets that hold %s", atLeast(burst))
 		}
-		return group(f.Workers), text
+		return prose.Group(f.Workers), text
 	}
 	var uses []string
 	for _, d := range f.Exceeded {
 		for _, b := range f.Bounds {
 			if used := f.Busiest(1, b); b.Dimension == d && used > float64(b.Limit) {
-				uses = append(uses, fmt.Sprintf("%s %s, above the limit of %s", number(used), d.Counted("/min", "/day"), group(b.Limit)))
+				uses = append(uses, fmt.Sprintf("%s %s, above the limit of %s", prose.Number(used), d.Counted("/min", "/day"), prose.Group(b.Limit)))
 			}
 		}
 	}
 	text = "even one worker without pacing exceeds a limit: " + strings.Join(uses, ", ")
 	if len(uses) == 0 {
 		text = fmt.Sprintf("even one worker without pacing needs token buckets that hold %s, but the configured buckets hold %s", atLeast(f.WorkersBurst.Duration),
-			span(f.Plan.Limits.Burst))
+			prose.Span(f.Plan.Limits.Burst))
 	}
-	return group(f.Workers) + " NOT SAFE", text
+	return prose.Group(f.Workers) + " NOT SAFE", text
 }
 
 // timesAsMany writes a factor that is not below 1.
@@ -151,7 +152,7 @@ func timesAsMany(factor float64) string {
 	case factor < 10:
 		return fmt.Sprintf("%.3g times as many", factor)
 	}
-	return number(factor) + " times as many"
+	return prose.Number(factor) + " times as many"
 }
 
 // atLeast writes a time that must not be less.
@@ -163,7 +164,7 @@ func atLeast(d time.Duration) string {
 	case d <= 9900*time.Millisecond:
 		unit = 100 * time.Millisecond
 	}
-	return span((d + unit - 1).Truncate(unit))
+	return prose.Span((d + unit - 1).Truncate(unit))
 }
 
 func (f *figures) capModel() (value, text string) {
@@ -171,26 +172,26 @@ func (f *figures) capModel() (value, text string) {
 	if m == nil {
 		return "", ""
 	}
-	text = fmt.Sprintf("requests in flight, if only the cap or requests/min counts: without pacing, this number makes %s requests/min", number(m.OffersRequests))
+	text = fmt.Sprintf("requests in flight, if only the cap or requests/min counts: without pacing, this number makes %s requests/min", prose.Number(m.OffersRequests))
 	if limit := f.Plan.Limits.RPM; limit > 0 {
-		text += fmt.Sprintf(" (rpm %s)", group(limit))
+		text += fmt.Sprintf(" (rpm %s)", prose.Group(limit))
 	}
-	text += fmt.Sprintf(", %s tokens/min", number(m.OffersTokens))
+	text += fmt.Sprintf(", %s tokens/min", prose.Number(m.OffersTokens))
 	if limit := f.Plan.Limits.TPM; limit > 0 {
-		text += fmt.Sprintf(" (tpm %s)", group(limit))
+		text += fmt.Sprintf(" (tpm %s)", prose.Group(limit))
 	}
 	if len(m.Breaks) > 0 {
 		text += ": too many"
 	}
-	return group(m.ParallelCalls), text
+	return prose.Group(m.ParallelCalls), text
 }
 
 func (f *figures) cost() (value, text string) {
 	switch {
 	case f.Cost != nil:
-		return dollars(*f.Cost), fmt.Sprintf("%s each", dollars(*f.CostPerRequest))
+		return prose.Dollars(*f.Cost), fmt.Sprintf("%s each", prose.Dollars(*f.CostPerRequest))
 	case f.CostPerRequest != nil:
-		return dollars(*f.CostPerRequest), "for each request"
+		return prose.Dollars(*f.CostPerRequest), "for each request"
 	}
 	return "unknown", "the prices are unknown: add --price IN/OUT"
 }
@@ -204,7 +205,7 @@ func (f *figures) printLimits(w io.Writer) {
 		}
 	}
 	if burst := f.Limits.Burst; burst > 0 {
-		fmt.Fprintf(w, "  burst\t%s\t%s\n", span(time.Duration(burst)), limits.SourceConfigured)
+		fmt.Fprintf(w, "  burst\t%s\t%s\n", prose.Span(time.Duration(burst)), limits.SourceConfigured)
 	}
 }
 
@@ -212,7 +213,7 @@ func (f *figures) printLimit(w io.Writer, name string, l *config.Limit) {
 	if l == nil {
 		return
 	}
-	cells := []string{"  " + name, number(l.Value)}
+	cells := []string{"  " + name, prose.Number(l.Value)}
 	from := []string{string(l.Source)}
 	if l.Source == limits.SourceRegistry && f.Source != nil {
 		from = []string{publishedWord(f.Source), f.Source.Date, f.Source.URL, f.Source.Note}
@@ -220,7 +221,7 @@ func (f *figures) printLimit(w io.Writer, name string, l *config.Limit) {
 		from = append(from, l.At.Format(time.DateOnly))
 	}
 	for _, text := range slices.DeleteFunc(from, func(text string) bool { return text == "" }) {
-		cells = append(cells, escape(text))
+		cells = append(cells, term.Escape(text))
 	}
 	fmt.Fprintln(w, strings.Join(cells, "\t"))
 }
@@ -239,7 +240,7 @@ func (f *figures) printAssumed(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\nassumed\n")
 	for _, a := range f.Assumed {
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", a.What, a.Value, escape(a.Why))
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", a.What, a.Value, term.Escape(a.Why))
 	}
 }
 
@@ -247,14 +248,14 @@ func unlessZero(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return group(n)
+	return prose.Group(n)
 }
 
 func optional(n *int) string {
 	if n == nil {
 		return ""
 	}
-	return group(*n)
+	return prose.Group(*n)
 }
 
 // batchWords say what calls cost by the Batch API.
@@ -270,7 +271,7 @@ func batchWords(b *plan.BatchAPI) (value, text string) {
 		text = countBatches(b.Batches) + ", " + text
 	}
 	if cost := cmp.Or(b.Cost, b.CostPerRequest); cost != nil {
-		return dollars(*cost), text
+		return prose.Dollars(*cost), text
 	}
 	return prose.Percent(b.Price), text
 }

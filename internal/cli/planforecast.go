@@ -17,7 +17,7 @@ func dimensionWords(counts plan.Counts) string {
 	by := counts.ByName()
 	names := slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(cmp.Compare(by[b], by[a]), cmp.Compare(a, b)) })
 	for i, name := range names {
-		names[i] = fmt.Sprintf("%s by %s", group(by[name]), name)
+		names[i] = fmt.Sprintf("%s by %s", prose.Group(by[name]), name)
 	}
 	return cmp.Or(strings.Join(names, ", "), "never")
 }
@@ -38,22 +38,22 @@ func clientWords(c plan.Client) string {
 func (f *figures) foreseen() []figureRow {
 	c, took, cost := f.Forecast, "simulated", ""
 	if f.Requests > 0 {
-		took = "computed: " + span(f.Time.Duration)
+		took = "computed: " + prose.Span(f.Time.Duration)
 	}
 	if c.Cost != nil {
-		cost = dollars(*c.Cost)
+		cost = prose.Dollars(*c.Cost)
 	}
 	quota, quotas := quotaWords(c.Quotas)
 	return []figureRow{
-		{"time", span(c.Time.Duration), took},
+		{"time", prose.Span(c.Time.Duration), took},
 		{"stopped", c.Stopped, "before the end"},
-		{"requests/min", number(c.Throughput), fmt.Sprintf("computed: %s in the long run", number(f.Throughput))},
-		{"throttled", dimensionWords(c.Refused), "of " + count(c.Tries, "attempt")},
+		{"requests/min", prose.Number(c.Throughput), fmt.Sprintf("computed: %s in the long run", prose.Number(f.Throughput))},
+		{"throttled", dimensionWords(c.Refused), "of " + prose.Count(c.Tries, "attempt")},
 		{"failed", unlessZero(c.Failed), "requests that exceed a limit, or failed after their last attempt"},
 		{"quota used", quota, quotas},
-		{"in flight", group(c.Peak), f.inFlight()},
-		{"waits", span(c.Wait.Mean.Duration), fmt.Sprintf("on average, in a queue of at most 16 requests; 95 %% below %s", span(c.Wait.P95.Duration))},
-		{"cost", cost, fmt.Sprintf("for %s", count(c.Completed, "response"))},
+		{"in flight", prose.Group(c.Peak), f.inFlight()},
+		{"waits", prose.Span(c.Wait.Mean.Duration), fmt.Sprintf("on average, in a queue of at most 16 requests; 95 %% below %s", prose.Span(c.Wait.P95.Duration))},
+		{"cost", cost, fmt.Sprintf("for %s", prose.Count(c.Completed, "response"))},
 		{"within the deadline", optional(c.WithinDeadline), "requests"},
 	}
 }
@@ -66,9 +66,9 @@ func (f *figures) inFlight() string {
 	case peak == mostWorkers:
 		text = "the maximum that a run allows"
 	case start > 0 && ceiling == 0 && float64(peak) > start:
-		text = fmt.Sprintf("at most: the run starts with concurrency %s and tries more; --concurrency %[1]s limits the run", number(start))
+		text = fmt.Sprintf("at most: the run starts with concurrency %s and tries more; --concurrency %[1]s limits the run", prose.Number(start))
 	}
-	text += fmt.Sprintf("; computed slots: %s", group(f.Slots))
+	text += fmt.Sprintf("; computed slots: %s", prose.Group(f.Slots))
 	if peak > f.Slots && start == 0 && ceiling == 0 {
 		text += ", enough for the rate; more are in flight if requests take longer, a full token bucket lets many start, or no limit is known yet"
 	}
@@ -82,7 +82,7 @@ const mostWorkers = work.UsualWorkers
 func quotaWords(quotas []plan.QuotaUse) (value, text string) {
 	var words []string
 	for _, q := range quotas {
-		words = append(words, fmt.Sprintf("%s of %s %s", prose.Percent(q.Share), q.Dimension, group(q.Limit)))
+		words = append(words, fmt.Sprintf("%s of %s %s", prose.Percent(q.Share), q.Dimension, prose.Group(q.Limit)))
 	}
 	if len(words) == 0 {
 		return "", ""

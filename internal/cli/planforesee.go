@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/plan"
 )
 
@@ -51,7 +53,7 @@ func (f *foreseeFlags) check(o *planOptions) error {
 }
 
 // foreseeRun foresees the run, and draws it.
-func (o *planOptions) foreseeRun(ctx context.Context, s *streams, f planned) error {
+func (o *planOptions) foreseeRun(ctx context.Context, s *term.Streams, f planned) error {
 	chart, err := newFileFor("plot", o.foresee.plot)
 	if err != nil {
 		return err
@@ -59,9 +61,9 @@ func (o *planOptions) foreseeRun(ctx context.Context, s *streams, f planned) err
 	ctx, end := interruptible(ctx)
 	defer end()
 	scenario, assumed := o.scenario(f)
-	scenario.Progress = s.lookAhead(f)
+	scenario.Progress = lookAhead(s, f)
 	seen, err := plan.Simulate(ctx, scenario)
-	s.err.redraw(nil)
+	s.Err.Redraw(nil)
 	switch {
 	case ctx.Err() != nil:
 		return &exitError{code: exitInterrupted, err: errors.New("interrupted"), hint: "simulate fewer --requests, or omit --simulate for an immediate plan"}
@@ -80,7 +82,7 @@ func (o *planOptions) foreseeRun(ctx context.Context, s *streams, f planned) err
 		seen.WithinDeadline = new(seen.Within(o.shape.Deadline))
 	}
 	f.Forecast = &seen
-	return s.draw(chart, func(w io.Writer) error { return plan.Draw(w, f.name(), seen) })
+	return draw(s, chart, func(w io.Writer) error { return plan.Draw(w, f.name(), seen) })
 }
 
 // scenario is the run to foresee, and what nobody said of it.
@@ -94,27 +96,27 @@ func (o *planOptions) scenario(f planned) (plan.Scenario, []plan.Assumption) {
 	}
 	if f.Requests == 0 {
 		s.Horizon = usualHorizon
-		assumed = append(assumed, plan.Assumption{What: "horizon", Value: span(s.Horizon), Why: "without --requests, this length of time is simulated"})
+		assumed = append(assumed, plan.Assumption{What: "horizon", Value: prose.Span(s.Horizon), Why: "without --requests, this length of time is simulated"})
 	}
 	return s, assumed
 }
 
 // lookAhead shows on a terminal how far a simulation is.
-func (s *streams) lookAhead(f planned) func(ended int, at time.Duration) {
-	if _, _, tty := s.terminal(); !tty {
+func lookAhead(s *term.Streams, f planned) func(ended int, at time.Duration) {
+	if _, _, tty := s.Err.Size(); !tty {
 		return nil
 	}
 	shown := time.Now()
 	return func(ended int, at time.Duration) {
-		width, _, ok := s.terminal()
+		width, _, ok := s.Err.Size()
 		if !ok || time.Since(shown) < 200*time.Millisecond {
 			return
 		}
 		shown = time.Now()
-		line := fmt.Sprintf("foreseen: %s, %s of %s", count(ended, "call"), span(at), f.name())
+		line := fmt.Sprintf("foreseen: %s, %s of %s", prose.Count(ended, "call"), prose.Span(at), f.name())
 		if n := f.Requests; n > 0 {
-			line = bar(ended, n, 20) + " " + line
+			line = term.Bar(ended, n, 20) + " " + line
 		}
-		s.err.redraw([]string{clip(line, width-1)})
+		s.Err.Redraw([]string{term.Clip(line, width-1)})
 	}
 }

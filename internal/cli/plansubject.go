@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -168,7 +169,7 @@ func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider,
 }
 
 // price completes a tier by the price of a model, if it has none. It warns of a price without a source.
-func (o *planOptions) priceOf(s *streams, t *provider.Tier, p provider.Provider, model string) {
+func (o *planOptions) priceOf(s *term.Streams, t *provider.Tier, p provider.Provider, model string) {
 	if t.PriceIn != nil || t.PriceOut != nil || model == "" {
 		return
 	}
@@ -179,7 +180,7 @@ func (o *planOptions) priceOf(s *streams, t *provider.Tier, p provider.Provider,
 	rate := price.Standard()
 	t.PriceIn, t.PriceOut = &rate.Input, &rate.Output
 	if doubtful {
-		s.errorf(doubtfulPrice+"\n", model, p.Name)
+		s.Errorf(doubtfulPrice+"\n", model, p.Name)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/plan"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -24,9 +26,9 @@ type workloadFile struct {
 const mostNames = 20
 
 // readWorkload reads the lines that a run would send.
-func (o *planOptions) readWorkload(s *streams, account provider.Provider) (workloadFile, error) {
+func (o *planOptions) readWorkload(s *term.Streams, account provider.Provider) (workloadFile, error) {
 	cfg := batch.Config{
-		Input: o.workload, Stdin: s.in, Registry: o.kept.registry, Provider: account, Model: o.model, MaxTokens: o.stated.MaxTokens,
+		Input: o.workload, Stdin: s.In, Registry: o.kept.registry, Provider: account, Model: o.model, MaxTokens: o.stated.MaxTokens,
 		BaseURL: "http://nowhere.invalid/v1", // nothing is sent: a model may be of a server that is not known here
 	}
 	models := make(map[string]*modelCalls)
@@ -37,7 +39,7 @@ func (o *planOptions) readWorkload(s *streams, account provider.Provider) (workl
 		}
 		if longest := max(c.Input, c.MaxTokens); longest > plan.LargestCall {
 			return &batch.InputError{Path: o.workload, Line: r.Line,
-				Problem: fmt.Sprintf("%s tokens exceed the maximum of %s", group(longest), group(plan.LargestCall))}
+				Problem: fmt.Sprintf("%s tokens exceed the maximum of %s", prose.Group(longest), prose.Group(plan.LargestCall))}
 		}
 		key := modelKey(r.Model)
 		if models[key] == nil {
@@ -74,10 +76,10 @@ func (o *planOptions) choose(models map[string]*modelCalls) (workloadFile, error
 	if chosen == nil {
 		var names []string
 		for _, m := range sorted[:min(mostNames, len(sorted))] {
-			names = append(names, fmt.Sprintf("%s (%s)", m.name, group(len(m.calls))))
+			names = append(names, fmt.Sprintf("%s (%s)", m.name, prose.Group(len(m.calls))))
 		}
 		if more := len(sorted) - len(names); more > 0 {
-			names = append(names, "and "+count(more, "other"))
+			names = append(names, "and "+prose.Count(more, "other"))
 		}
 		list := strings.Join(names, ", ")
 		if o.model == "" {

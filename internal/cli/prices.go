@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/sluice-llm/sluice/internal/pricing"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -22,7 +23,7 @@ func (a *accounts) Price(p provider.Provider, model string) *provider.Price {
 	price, doubtful := a.settings.price(a.prices.told, p, model)
 	if doubtful {
 		if _, told := a.prices.doubted.LoadOrStore(p.Name+"/"+model, true); !told {
-			a.warn(doubtfulPrice+"\n", escape(model), p.Name)
+			a.warn(doubtfulPrice+"\n", term.Escape(model), p.Name)
 		}
 	}
 	return price

@@ -4,24 +4,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/wake"
 )
 
-// Ways to show progress.
-const (
-	progressAuto  = "auto" // a block on a terminal, lines elsewhere
-	progressPlain = "plain"
-	progressJSON  = "json"
-	progressNone  = "none"
-)
-
-func progressWays() []string {
-	return []string{progressAuto, progressPlain, progressJSON, progressNone}
-}
-
 // progress shows how a run stands, on standard error, until stop is called.
 type progress struct {
-	s    *streams
+	s    *term.Streams
 	look func() status // what is known but for time and rate
 	draw func(status)
 	pace time.Duration
@@ -47,16 +36,16 @@ const (
 )
 
 // startProgress shows what look returns, in the given way.
-func startProgress(s *streams, mode string, look func() status) *progress {
+func startProgress(s *term.Streams, mode string, look func() status) *progress {
 	p := &progress{s: s, look: look, wake: make(chan struct{}, 1), quit: make(chan struct{})}
 	p.status() // the first sample of the rate
-	_, _, tty := s.terminal()
+	_, _, tty := s.Err.Size()
 	switch {
-	case mode == progressNone:
+	case mode == term.ProgressNone:
 		return p
-	case mode == progressJSON:
+	case mode == term.ProgressJSON:
 		p.draw, p.pace, p.last = p.drawJSON, time.Second, true
-	case mode == progressAuto && tty:
+	case mode == term.ProgressAuto && tty:
 		p.draw, p.pace = p.drawBlock, 200*time.Millisecond
 	default:
 		p.draw, p.pace = p.drawPlain, 3*time.Second
@@ -94,7 +83,7 @@ func (p *progress) loop() {
 	for {
 		select {
 		case <-p.quit:
-			p.s.err.redraw(nil)
+			p.s.Err.Redraw(nil)
 			if p.last {
 				p.draw(p.status())
 			}
@@ -128,18 +117,18 @@ func (p *progress) status() status {
 
 // drawBlock redraws the status on a terminal.
 func (p *progress) drawBlock(st status) {
-	if width, height, ok := p.s.terminal(); ok {
+	if width, height, ok := p.s.Err.Size(); ok {
 		block := st.block(width)
-		p.s.err.redraw(block[:max(1, min(len(block), height-1))])
+		p.s.Err.Redraw(block[:max(1, min(len(block), height-1))])
 	}
 }
 
 func (p *progress) drawPlain(st status) {
 	if st.draining {
-		p.s.errorf("sluice: stopping: %s\n", st.drainLine())
+		p.s.Errorf("sluice: stopping: %s\n", st.drainLine())
 		return
 	}
-	p.s.errorf("sluice: %s\n", st.plain())
+	p.s.Errorf("sluice: %s\n", st.plain())
 }
 
-func (p *progress) drawJSON(st status) { p.s.tellJSONLine(st.line()) }
+func (p *progress) drawJSON(st status) { p.s.ErrJSONLine(st.line()) }

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/limits"
 )
 
@@ -110,7 +111,7 @@ func waiting(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing + " waits"
 	}
-	return count(n, thing) + " wait"
+	return prose.Count(n, thing) + " wait"
 }
 
 // pause says until when a lane pauses and, where it is not a mere cooldown, why.
@@ -121,13 +122,13 @@ func (s *status) pause(lane limits.LaneSnapshot) string {
 	what, left := "cooldown", ""
 	switch lane.Pause {
 	case sluice.UsageWindow:
-		what, left = "usage window: paused", " ("+span(lane.Until.Sub(s.now))+" left)" // it may be hours
+		what, left = "usage window: paused", " ("+prose.Span(lane.Until.Sub(s.now))+" left)" // it may be hours
 	case sluice.ServerError:
 		what = "provider keeps failing: paused"
 	case sluice.Overloaded:
 		what = "provider overloaded: paused"
 	}
-	return what + " until " + clock(lane.Until, s.now) + left
+	return what + " until " + prose.Clock(lane.Until, s.now, time.TimeOnly) + left
 }
 
 // eta estimates what is left: at the rate of what binds, if a limit does, else at the rate of late.
@@ -163,9 +164,9 @@ func (s *status) eta() (time.Duration, bool) {
 // block is the status as it is redrawn on a terminal of that width.
 func (s *status) block(width int) []string {
 	lines := []string{
-		prose.Fields(s.progress()+"  "+bar(s.done+s.failed, s.total, min(24, width/4)), s.failures()),
+		prose.Fields(s.progress()+"  "+term.Bar(s.done+s.failed, s.total, min(24, width/4)), s.failures()),
 		s.speed(),
-		prose.Fields(s.requests(), fmt.Sprintf("tokens %s in, %s out", group(s.usage.Input), group(s.usage.Output))),
+		prose.Fields(s.requests(), fmt.Sprintf("tokens %s in, %s out", prose.Group(s.usage.Input), prose.Group(s.usage.Output))),
 	}
 	if text := s.parts.words(s.now); text != "" {
 		lines = append(lines, folded(text, width)...)
@@ -177,7 +178,7 @@ func (s *status) block(width int) []string {
 		lines = append(lines, folded(s.drainLine(), width)...) // its end must be read
 	}
 	for i, line := range lines {
-		lines[i] = clip(line, width-1)
+		lines[i] = term.Clip(line, width-1)
 	}
 	return lines
 }
@@ -201,13 +202,13 @@ func (s *status) plain() string {
 }
 
 // failures returns the number of failed items; "" if there are none.
-func (s *status) failures() string { return prose.If(s.failed, group(s.failed)+" failed") }
+func (s *status) failures() string { return prose.If(s.failed, prose.Group(s.failed)+" failed") }
 
 // speed returns the rate, the reason why it is not higher, and the remaining time. A rate above the limit is left out: it
 // comes from a burst or from cached results, and cannot last.
 func (s *status) speed() string {
 	const tolerance = 1.05 // of the measurement
-	rate := group(math.Round(s.perMin)) + "/min"
+	rate := prose.Group(math.Round(s.perMin)) + "/min"
 	if len(s.lanes) == 1 && s.lanes[0].Waiting > 0 && s.lanes[0].Binding == limits.Requests {
 		if limit := limitOf(s.lanes[0], limits.Requests); limit > 0 && s.perMin > tolerance*float64(limit) {
 			rate = ""
@@ -215,7 +216,7 @@ func (s *status) speed() string {
 	}
 	text := prose.Fields(rate, s.binding())
 	if eta, ok := s.eta(); ok {
-		text = prose.Fields(text, "ETA "+span(eta))
+		text = prose.Fields(text, "ETA "+prose.Span(eta))
 	}
 	return text
 }
@@ -223,9 +224,9 @@ func (s *status) speed() string {
 // requests returns the requests in flight, the waiting ones, the rate-limit rejections, and the workers of a distributed run.
 func (s *status) requests() string {
 	inFlight, waiting, throttles := s.sum()
-	text := prose.Fields(group(inFlight)+" in flight", group(waiting)+" waiting", prose.If(throttles, group(throttles)+" rate-limited"))
+	text := prose.Fields(prose.Group(inFlight)+" in flight", prose.Group(waiting)+" waiting", prose.If(throttles, prose.Group(throttles)+" rate-limited"))
 	if s.far != nil {
-		text = prose.Fields(text, count(s.far.Workers, "worker"))
+		text = prose.Fields(text, prose.Count(s.far.Workers, "worker"))
 	}
 	return text
 }
@@ -233,9 +234,9 @@ func (s *status) requests() string {
 // progress is "done/total".
 func (s *status) progress() string {
 	if s.total == 0 {
-		return group(s.done+s.failed) + " done"
+		return prose.Group(s.done+s.failed) + " done"
 	}
-	return fmt.Sprintf("%s/%s", group(s.done+s.failed), group(s.total))
+	return fmt.Sprintf("%s/%s", prose.Group(s.done+s.failed), prose.Group(s.total))
 }
 
 // drainLine returns the open work of an interrupted run, and the effect of another interrupt.
@@ -248,7 +249,7 @@ func (s *status) drainLine() string {
 	case s.far != nil:
 		after = "; Ctrl-C again leaves them to the workers (the same command records them)"
 	}
-	text := count(inFlight, what) + " in flight"
+	text := prose.Count(inFlight, what) + " in flight"
 	switch {
 	case s.parts == nil || inFlight > 0:
 	case s.parts.running > 0:
@@ -263,7 +264,7 @@ func (s *status) drainLine() string {
 		}
 	}
 	if inFlight > 0 && !oldest.IsZero() {
-		text += fmt.Sprintf(", oldest %s", span(s.now.Sub(oldest)))
+		text += fmt.Sprintf(", oldest %s", prose.Span(s.now.Sub(oldest)))
 	}
 	return text + after
 }

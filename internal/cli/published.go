@@ -15,6 +15,8 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/wake"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
@@ -121,11 +123,11 @@ func (a *accounts) publish(s *sluice.Scheduler, p provider.Provider, baseURL str
 }
 
 // readPublished reads the limits that the provider publishes for the model; nil if there are none. A tier that is named precedes them.
-func (o *planOptions) readPublished(ctx context.Context, s *streams, p provider.Provider, model string) *config.Limits {
+func (o *planOptions) readPublished(ctx context.Context, s *term.Streams, p provider.Provider, model string) *config.Limits {
 	if _, err := provider.LimitsAPIOf(p, ""); err != nil || o.settings.tier != "" {
 		return nil
 	}
-	own, err := newLimitsReader(p, "", &accountFlags{}, s.err.secrets.hide)
+	own, err := newLimitsReader(p, "", &accountFlags{}, s.Hide)
 	if errors.Is(err, errNoAdminKey) {
 		return nil
 	}
@@ -134,7 +136,7 @@ func (o *planOptions) readPublished(ctx context.Context, s *streams, p provider.
 		found, err = own.read(ctx)
 	}
 	if err != nil {
-		s.errorf(unpublished, p.Name, err)
+		s.Errorf(unpublished, p.Name, err)
 		return nil
 	}
 	stated, ok := found.ByModel()[model]
@@ -151,7 +153,7 @@ func (o *planOptions) readPublished(ctx context.Context, s *streams, p provider.
 }
 
 // fromProvider prints the limits that the provider publishes, of one model or all.
-func (o *findOptions) fromProvider(ctx context.Context, s *streams) (err error) {
+func (o *findOptions) fromProvider(ctx context.Context, s *term.Streams) (err error) {
 	accounts, err := o.account.open(sluice.Config{}, s)
 	if err != nil {
 		return err
@@ -176,29 +178,29 @@ func (o *findOptions) fromProvider(ctx context.Context, s *streams) (err error) 
 		}
 	}
 	if o.asJSON {
-		return s.printJSON(found)
+		return s.JSON(found)
 	}
 	return printPublished(s, found)
 }
 
 // printPublished prints published limits as a table.
-func printPublished(s *streams, found *provider.AccountLimits) error {
+func printPublished(s *term.Streams, found *provider.AccountLimits) error {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "MODELS\tLIMITS")
 	for _, g := range found.Groups {
 		var words []string
 		for _, l := range g.Limits {
-			words = append(words, l.Dimension.String()+" "+group(l.Value))
+			words = append(words, l.Dimension.String()+" "+prose.Group(l.Value))
 		}
 		for _, name := range slices.Sorted(maps.Keys(g.Other)) {
-			words = append(words, name+" "+group(g.Other[name]))
+			words = append(words, name+" "+prose.Group(g.Other[name]))
 		}
-		fmt.Fprintf(w, "%s\t%s\n", escape(cmp.Or(strings.Join(g.Models, " "), "("+g.Name+")")), escape(cmp.Or(strings.Join(words, ", "), "none")))
+		fmt.Fprintf(w, "%s\t%s\n", term.Escape(cmp.Or(strings.Join(g.Models, " "), "("+g.Name+")")), term.Escape(cmp.Or(strings.Join(words, ", "), "none")))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := s.out.Write([]byte(b.String()))
+	_, err := s.Out.Write([]byte(b.String()))
 	return err
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice/internal/suite"
+	"github.com/sluice-llm/sluice/internal/term"
 )
 
 //go:generate env SLUICE_TEST_WRITE=1 go test -count=1 -run TestReferenceOfCommands .
 
 func TestReferenceOfCommands(t *testing.T) {
 	var b strings.Builder
-	root := newRoot(newStreams(nil, strings.NewReader(""), &b, &b))
+	root := newRoot(term.New(nil, strings.NewReader(""), &b, &b))
 	b.WriteString("# Commands\n\nThis page lists all commands and flags. `sluice COMMAND --help` prints the same text.\n")
 	var commands []*cobra.Command
 	for _, group := range root.Groups() {

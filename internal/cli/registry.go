@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -94,7 +96,7 @@ func entries(r *provider.Registry, name, model string) ([]entry, error) {
 
 // listRegistry prints what is published about providers, as a table or as one JSON document: of all, or of one, or for a
 // model.
-func listRegistry(s *streams, r *provider.Registry, name, model string, asJSON bool) error {
+func listRegistry(s *term.Streams, r *provider.Registry, name, model string, asJSON bool) error {
 	published, err := entries(r, name, model)
 	if err != nil {
 		return err
@@ -104,26 +106,26 @@ func listRegistry(s *streams, r *provider.Registry, name, model string, asJSON b
 		for _, e := range published {
 			list.Providers = append(list.Providers, listed(e.Provider, e.tiers))
 		}
-		return s.printJSON(list)
+		return s.JSON(list)
 	}
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PROVIDER\tTIER\tMODELS\tLIMITS\t$ IN/OUT\tDATE\tSOURCE")
 	for _, e := range published {
 		if len(e.tiers) == 0 {
-			fmt.Fprintf(w, "%s\t-\t%s\tnot published\t-\t%s\t%s\n", escape(e.Name), escape(cmp.Or(model, "-")),
-				escape(doubted(e.Date, e.Doubtful)), escape(e.Source))
+			fmt.Fprintf(w, "%s\t-\t%s\tnot published\t-\t%s\t%s\n", term.Escape(e.Name), term.Escape(cmp.Or(model, "-")),
+				term.Escape(doubted(e.Date, e.Doubtful)), term.Escape(e.Source))
 		}
 		for _, t := range e.tiers {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", escape(e.Name), escape(t.Tier), escape(modelWords(t)),
-				limitWords(t.Limits), priceWords(t), escape(doubted(t.Date, t.Doubtful)), escape(t.Source))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", term.Escape(e.Name), term.Escape(t.Tier), term.Escape(modelWords(t)),
+				limitWords(t.Limits), priceWords(t), term.Escape(doubted(t.Date, t.Doubtful)), term.Escape(t.Source))
 		}
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	b.WriteString("A ? marks doubtful values: old, contradicted, or not from the provider itself. Missing values are unknown.\n")
-	_, err = s.out.Write([]byte(b.String()))
+	_, err = s.Out.Write([]byte(b.String()))
 	return err
 }
 
@@ -163,7 +165,7 @@ func limitWords(l sluice.Limits) string {
 	var words []string
 	for d, limit := range l.All() {
 		if *limit > 0 {
-			words = append(words, d.String()+" "+group(*limit))
+			words = append(words, d.String()+" "+prose.Group(*limit))
 		}
 	}
 	if len(words) == 0 {

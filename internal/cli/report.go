@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
@@ -22,7 +23,7 @@ type reportOptions struct {
 }
 
 // newReport returns the command that says what a run came to.
-func newReport(s *streams) *cobra.Command {
+func newReport(s *term.Streams) *cobra.Command {
 	var o reportOptions
 	cmd := &cobra.Command{
 		Use:   "report [OUT.jsonl] [--events FILE]",
@@ -69,7 +70,7 @@ func (o *reportOptions) check() error {
 }
 
 // report reads what there is, and prints the report.
-func (o *reportOptions) report(s *streams) error {
+func (o *reportOptions) report(s *term.Streams) error {
 	name := o.html
 	if name == "-" {
 		name = ""
@@ -85,37 +86,37 @@ func (o *reportOptions) report(s *streams) error {
 		}
 	}
 	if o.events != "" {
-		if err := s.readEvents(o.events, a.ReadEvents); err != nil {
+		if err := readEvents(s, o.events, a.ReadEvents); err != nil {
 			return err
 		}
 	}
 	r := a.Report()
 	r.Output, r.Events = o.output, o.events
 	r.Judge(o.advice(r.Items.Total))
-	r.Redact(s.err.secrets.blot, s.err.secrets.strike)
+	r.Redact(s.Redact, s.RedactData)
 	if page != nil {
 		if err := page.write(r.WriteHTML); err != nil {
 			return err
 		}
-		s.errorf("sluice: the report is in %s\n", page.name)
+		s.Errorf("sluice: the report is in %s\n", page.name)
 	}
 	if o.html == "-" {
-		return r.WriteHTML(s.data())
+		return r.WriteHTML(s.Data())
 	}
 	if o.asJSON {
-		return s.printJSON(r)
+		return s.JSON(r)
 	}
-	return s.printReport(r)
+	return printReport(s, r)
 }
 
 // printReport writes a report for people. Ids and messages are other people's words.
-func (s *streams) printReport(r *telemetry.Report) error {
+func printReport(s *term.Streams, r *telemetry.Report) error {
 	var b strings.Builder
 	if err := r.WriteText(&b); err != nil {
 		return err
 	}
 	for line := range strings.Lines(b.String()) {
-		if _, err := fmt.Fprintf(s.out, "%s\n", s.out.fit(escape(strings.TrimSuffix(line, "\n")))); err != nil {
+		if _, err := fmt.Fprintf(s.Out, "%s\n", s.Out.Fit(term.Escape(strings.TrimSuffix(line, "\n")))); err != nil {
 			return err
 		}
 	}
@@ -128,7 +129,7 @@ func (o *reportOptions) advice(results int) telemetry.Advice {
 	if o.output == "" {
 		return telemetry.Advice{}
 	}
-	again := "sluice run … -o " + shellQuote(o.output)
+	again := "sluice run … -o " + term.Quote(o.output)
 	advice := telemetry.Advice{Again: again, Retry: again + " --redo failed"}
 	_, path := places(o.output)
 	state, _ := work.LoadState(path) // without one, nothing is known to be left
@@ -148,7 +149,7 @@ func (o *reportOptions) readResults(a *telemetry.Aggregate) error {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.IsDir() {
-		dir := shellQuote(o.output)
+		dir := term.Quote(o.output)
 		return usageError(fmt.Errorf("%s is a directory", o.output), "read a run of exec with sluice status %s or sluice answers %s", dir, dir)
 	}
 	if err := a.ReadResults(f); err != nil {
@@ -158,8 +159,8 @@ func (o *reportOptions) readResults(a *telemetry.Aggregate) error {
 }
 
 // readEvents lets read read the events of that file, or of standard input for -.
-func (s *streams) readEvents(name string, read func(io.Reader) error) error {
-	in := s.in
+func readEvents(s *term.Streams, name string, read func(io.Reader) error) error {
+	in := s.In
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {

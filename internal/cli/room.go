@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
@@ -48,5 +49,5 @@ func (r room) note(wanted int) string {
 	if r.calls == 0 || wanted <= r.calls {
 		return ""
 	}
-	return fmt.Sprintf("at most %s requests are in flight, because this process may open only %s files (ulimit -n)", group(r.calls), group(int64(r.files)))
+	return fmt.Sprintf("at most %s requests are in flight, because this process may open only %s files (ulimit -n)", prose.Group(r.calls), prose.Group(int64(r.files)))
 }

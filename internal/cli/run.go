@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/forecast"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
@@ -47,7 +47,7 @@ type runOptions struct {
 }
 
 // newRun returns the command that runs the items of a file.
-func newRun(s *streams) *cobra.Command {
+func newRun(s *term.Streams) *cobra.Command {
 	o := runOptions{attempts: 6, fsync: fsyncInterval}
 	cmd := &cobra.Command{
 		Use:   "run IN.jsonl|- -o OUT.jsonl",
@@ -76,7 +76,7 @@ interrupt aborts open requests.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.input, o.args = args[0], s.args
+			o.input, o.args = args[0], s.Args
 			return runBatch(cmd.Context(), s, &o)
 		},
 	}
@@ -128,7 +128,7 @@ func (o *runOptions) table() []flagGroup {
 }
 
 // runBatch is the run command.
-func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
+func runBatch(ctx context.Context, s *term.Streams, o *runOptions) (err error) {
 	cfg, err := o.config()
 	if err != nil {
 		return err
@@ -146,18 +146,18 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { r.s.note(watch.close()) }()
+	defer func() { r.s.Warn(watch.close()) }()
 	r.observers = append(r.observers, watch.observers()...)
 	shared, err := o.shared.open(ctx, s, "run", o.watch.verbose)
 	if err != nil {
 		return err
 	}
-	defer func() { r.s.note(shared.Close()) }()
+	defer func() { r.s.Warn(shared.Close()) }()
 	if err := r.openAccounts(shared); err != nil {
 		return err
 	}
 	watch.of(r.accounts)
-	defer func() { r.s.note(r.accounts.Close()) }() // what was learned cannot be kept, perhaps: the results are
+	defer func() { r.s.Warn(r.accounts.Close()) }() // what was learned cannot be kept, perhaps: the results are
 	r.complete(&cfg)
 	if err := r.distribute(&cfg); err != nil {
 		return err
@@ -171,7 +171,7 @@ func runBatch(ctx context.Context, s *streams, o *runOptions) (err error) {
 	if err := r.collect(ctx, shared); err != nil {
 		return err
 	}
-	defer func() { r.s.note(r.collector.Close(ctx, r.batch.Progress().Left() == 0)) }()
+	defer func() { r.s.Warn(r.collector.Close(ctx, r.batch.Progress().Left() == 0)) }()
 	r.noteSettings()
 	if o.input != "-" {
 		noteFields(r.s, r.batch.PromptFields())
@@ -207,7 +207,7 @@ func (o *runOptions) config() (batch.Config, error) {
 
 // batchRun is one run of a batch.
 type batchRun struct {
-	s         *streams
+	s         *term.Streams
 	o         *runOptions
 	accounts  *accounts
 	batch     *batch.Batch
@@ -228,7 +228,7 @@ type batchRun struct {
 	refused   map[refusal]int   // how often
 }
 
-func newBatchRun(s *streams, o *runOptions) *batchRun {
+func newBatchRun(s *term.Streams, o *runOptions) *batchRun {
 	r := &batchRun{
 		s: s, o: o, pauses: &work.Pauses{IgnoreEarlier: o.ignore},
 		lastErr: make(map[string]string), strangers: make(map[string]bool), refused: make(map[refusal]int),
@@ -259,7 +259,7 @@ func (r *batchRun) openAccounts(shared *shared) (err error) {
 // complete adds to what the flags say of the batch what the run has made ready.
 func (r *batchRun) complete(cfg *batch.Config) {
 	a := r.accounts
-	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.in, slog.New(&logHandler{s: r.s, verbose: r.o.watch.verbose}), r.pauses
+	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.In, r.s.Logger(r.o.watch.verbose), r.pauses
 	cfg.Observer = &r.observers
 	cfg.Provider, cfg.ExtraHeader, cfg.Transport, cfg.Registry = a.provider, a.headers, a.transport, a.settings.registry
 	cfg.Key, cfg.Scheduler, cfg.Price = a.Key, a.Scheduler, a.Price
@@ -316,18 +316,18 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	sum.First = r.failures.byKind()
 	err = r.verdict(sum, rep.Retryable(), err)
 	if r.o.watch.json {
-		if jsonErr := r.s.printJSON(sum); jsonErr != nil {
+		if jsonErr := r.s.JSON(sum); jsonErr != nil {
 			return jsonErr
 		}
 	}
-	if r.o.watch.progress != progressJSON { // else what is on standard error is for programs
+	if r.o.watch.progress != term.ProgressJSON { // else what is on standard error is for programs
 		sum.print(r.s)
 	}
 	if sum.Error == "" && sum.Hint != "" {
-		r.s.errorf("hint: %s\n", sum.Hint)
+		r.s.Errorf("hint: %s\n", sum.Hint)
 	}
 	if b := together; b != nil && len(sum.Upstreams) == 0 && r.accounts.shared == nil {
-		r.s.errorf("hint: set --%[1]s %[2]d if all models of the account share one limit: models were rejected below half of their own %[1]s limits\n",
+		r.s.Errorf("hint: set --%[1]s %[2]d if all models of the account share one limit: models were rejected below half of their own %[1]s limits\n",
 			b.Dimension, b.Limit)
 	}
 	return err

@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/sluice-llm/sluice/internal/rows"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/sluice-llm/sluice/internal/rows"
 )
 
 // redoFlag says which recorded items run again.

@@ -3,9 +3,12 @@ package cli
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -15,8 +18,8 @@ func (r *batchRun) warn(e sluice.Event) {
 	model := e.Lane
 	e.Lane = r.accounts.upstreams.label(e.Account, e.Lane)
 	if e.Type == limits.EventShared && r.accounts.shared == nil {
-		r.s.errorf("sluice: another process uses %s with the same key: together both may exceed its limits\n", e.Lane)
-		r.s.errorf("hint: set --redis URL in both processes, use `sluice serve`, or run one process after the other\n")
+		r.s.Errorf("sluice: another process uses %s with the same key: together both may exceed its limits\n", e.Lane)
+		r.s.Errorf("hint: set --redis URL in both processes, use `sluice serve`, or run one process after the other\n")
 	}
 	r.watchHealth(e)
 	r.watchRefusals(model, &e)
@@ -28,13 +31,13 @@ func (r *batchRun) warn(e sluice.Event) {
 	}
 	switch e.Type {
 	case limits.EventLimitsChanged:
-		r.s.errorf("sluice: %s: %s is %s\n", e.Lane, e.Dimension, group(e.Limit))
+		r.s.Errorf("sluice: %s: %s is %s\n", e.Lane, e.Dimension, prose.Group(e.Limit))
 	case limits.EventCooldownStarted:
-		r.s.errorf("sluice: %s: pauses until %s: %s\n", e.Lane, clock(e.Until, e.At), e.Outcome.Kind)
+		r.s.Errorf("sluice: %s: pauses until %s: %s\n", e.Lane, prose.Clock(e.Until, e.At, time.TimeOnly), e.Outcome.Kind)
 	case limits.EventCooldownEnded:
-		r.s.errorf("sluice: %s: resumed\n", e.Lane)
+		r.s.Errorf("sluice: %s: resumed\n", e.Lane)
 	case limits.EventThrottled, limits.EventGaveUp:
-		r.s.errorf("sluice: %s: %s: %v\n", e.Lane, e.Call, e.Outcome.Err)
+		r.s.Errorf("sluice: %s: %s: %v\n", e.Lane, e.Call, e.Outcome.Err)
 	}
 }
 
@@ -62,15 +65,15 @@ func (r *batchRun) watchHealth(e sluice.Event) {
 	}
 	switch {
 	case e.Type == limits.EventSlotReleased && e.Outcome.Kind.Transient() && e.Outcome.Err != nil:
-		r.lastErr[e.Lane] = clip(e.Outcome.Err.Error(), mostMessage)
+		r.lastErr[e.Lane] = term.Clip(e.Outcome.Err.Error(), mostMessage)
 	case e.Type == limits.EventBreaker && e.Until.IsZero():
-		r.s.errorf("sluice: %s: responds again\n", e.Lane)
+		r.s.Errorf("sluice: %s: responds again\n", e.Lane)
 	case e.Type == limits.EventBreaker && r.reached: // else the run ends, and there is no next try
 		why := ""
 		if last := r.lastErr[e.Lane]; last != "" {
 			why = ": " + last
 		}
-		r.s.errorf("sluice: %s: keeps failing, next attempt at %s%s\n", e.Lane, clock(e.Until, e.At), why)
+		r.s.Errorf("sluice: %s: keeps failing, next attempt at %s%s\n", e.Lane, prose.Clock(e.Until, e.At, time.TimeOnly), why)
 	}
 }
 
@@ -84,7 +87,7 @@ func (r *batchRun) watchModel(model string) {
 	defer r.mu.Unlock()
 	if !r.strangers[model] {
 		r.strangers[model] = true
-		r.s.errorf("sluice: warning: %s starts with the limits of %s in %s\n", model, s.file.Limits.Model, s.file.Name)
+		r.s.Errorf("sluice: warning: %s starts with the limits of %s in %s\n", model, s.file.Limits.Model, s.file.Name)
 	}
 }
 
@@ -97,13 +100,13 @@ func (r *batchRun) leftOut(l provider.Exclusion) {
 	case l.Whole:
 		format = "sluice: upstream %s: excluded: %s\n"
 	}
-	r.s.errorf(format, l.Upstream, l)
+	r.s.Errorf(format, l.Upstream, l)
 }
 
 // noteFields tells which fields of rows are sent and which are kept, if there are any beside the prompt's own.
-func noteFields(s *streams, fields batch.PromptFields) {
+func noteFields(s *term.Streams, fields batch.PromptFields) {
 	if len(fields.Sent)+len(fields.Kept) > 0 {
-		s.errorf("sluice: fields sent in requests: %s; copied to results: %s\n", namesOf(fields.Sent), namesOf(fields.Kept))
+		s.Errorf("sluice: fields sent in requests: %s; copied to results: %s\n", namesOf(fields.Sent), namesOf(fields.Kept))
 	}
 }
 
@@ -114,9 +117,9 @@ func namesOf(names []string) string {
 	}
 	const most = 8
 	if more := len(names) - most; more > 0 {
-		return clip(strings.Join(names[:most], ", "), mostMessage) + fmt.Sprintf(" and %d more", more)
+		return term.Clip(strings.Join(names[:most], ", "), mostMessage) + fmt.Sprintf(" and %d more", more)
 	}
-	return clip(strings.Join(names, ", "), mostMessage)
+	return term.Clip(strings.Join(names, ", "), mostMessage)
 }
 
 // noteSettings tells where settings come from: whom asked for more, and everybody what is doubtful or holds the run back.
@@ -126,7 +129,7 @@ func (r *batchRun) noteSettings() {
 		wanted = r.accounts.limits.Concurrency
 	}
 	if note := r.accounts.room.note(wanted); note != "" {
-		r.s.errorf("sluice: %s\n", note)
+		r.s.Errorf("sluice: %s\n", note)
 	}
 	r.accounts.explainLimits(r.s, r.o.watch.verbose)
 }
@@ -136,10 +139,10 @@ func (r *batchRun) record() (done func(), err error) {
 	if r.o.watch.events == "" {
 		return func() {}, nil
 	}
-	log, err := r.s.openEvents(r.o.watch.events)
+	log, err := openEvents(r.s, r.o.watch.events)
 	if err != nil {
 		return nil, err
 	}
 	r.observers = append(r.observers, log)
-	return func() { r.s.note(log.Close()) }, nil
+	return func() { r.s.Warn(log.Close()) }, nil
 }

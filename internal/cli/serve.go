@@ -23,7 +23,9 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/gateway"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -38,7 +40,7 @@ type serveOptions struct {
 }
 
 // newServe returns the command that serves a gateway.
-func newServe(s *streams) *cobra.Command {
+func newServe(s *term.Streams) *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve [--listen ADDR] [--config sluice.yaml]",
@@ -93,7 +95,7 @@ func (o *serveOptions) table(fs *pflag.FlagSet) []flagGroup {
 }
 
 // runServe is the serve command.
-func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
+func runServe(ctx context.Context, s *term.Streams, o *serveOptions) (err error) {
 	r := &serving{s: s, o: o, pool: &schedulerPool{}}
 	if r.accounts, err = o.account.open(sluice.Config{Attempts: gatewayAttempts, Observer: &r.observers}, s); err != nil {
 		return err
@@ -116,12 +118,12 @@ func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
 	if r.access, err = openAccessLog(s, r.settings.access); err != nil {
 		return err
 	}
-	defer func() { r.s.note(r.access.close()) }()
+	defer func() { r.s.Warn(r.access.close()) }()
 	watch, err := r.settings.watch.open(ctx, s, r.count())
 	if err != nil {
 		return err
 	}
-	defer func() { r.s.note(watch.close()) }()
+	defer func() { r.s.Warn(watch.close()) }()
 	r.watch = watch
 	r.observers = append(r.observers, watch.observers()...)
 	endEvents, err := r.openEvents()
@@ -136,7 +138,7 @@ func runServe(ctx context.Context, s *streams, o *serveOptions) (err error) {
 	watch.of(r.accounts)
 	r.accounts.explainLimits(s, o.verbose)
 	cfg := r.config(r.accounts, &r.settings)
-	cfg.Tenants, cfg.Logger = r.tenants, slog.New(&logHandler{s: s, verbose: o.verbose})
+	cfg.Tenants, cfg.Logger = r.tenants, s.Logger(o.verbose)
 	if r.gateway, err = gateway.New(cfg); err != nil {
 		return err
 	}
@@ -152,17 +154,17 @@ func (r *serving) openEvents() (end func(), err error) {
 	if r.settings.watch.events == "" {
 		return func() {}, nil
 	}
-	log, err := r.s.openEvents(r.settings.watch.events)
+	log, err := openEvents(r.s, r.settings.watch.events)
 	if err != nil {
 		return nil, err
 	}
 	r.observers = append(r.observers, log)
-	return func() { r.s.note(log.Close()) }, nil
+	return func() { r.s.Warn(log.Close()) }, nil
 }
 
 // serving is one gateway at work.
 type serving struct {
-	s         *streams
+	s         *term.Streams
 	o         *serveOptions
 	pool      *schedulerPool
 	shared    *shared // nil: quotas are shared with nobody
@@ -239,7 +241,7 @@ func (r *serving) openUpstreams(a *accounts, s *serveSettings) error {
 		}
 	}
 	err := a.openUpstreams(gatewayAttempts, func(l provider.Exclusion) {
-		r.s.errorf("sluice: upstream %s: %s\n", l.Upstream, l)
+		r.s.Errorf("sluice: upstream %s: %s\n", l.Upstream, l)
 	})
 	if err == nil { // else the settings before hold
 		r.listed = listed
@@ -300,7 +302,7 @@ func (r *serving) openTenants() (err error) {
 		spent = filepath.Join(dir, "serve-spent.json")
 	}
 	r.tenants, err = gateway.OpenTenants(gateway.TenantsConfig{
-		Tenants: r.settings.tenants, Spent: spent, Logger: slog.New(&logHandler{s: r.s, verbose: r.o.verbose}),
+		Tenants: r.settings.tenants, Spent: spent, Logger: r.s.Logger(r.o.verbose),
 	})
 	if err != nil {
 		return usageError(err, "repair the file, or remove it to count all spending from zero")
@@ -320,7 +322,7 @@ func (r *serving) guard(at net.Addr) error {
 		return usageError(fmt.Errorf("--listen %s: the host name that clients use is missing", r.settings.listen),
 			"add the name, for example --allow-host gateway.example.com")
 	}
-	r.s.errorf("sluice: warning: keys and contents cross the network unencrypted: put a TLS proxy in front\n")
+	r.s.Errorf("sluice: warning: keys and contents cross the network unencrypted: put a TLS proxy in front\n")
 	return nil
 }
 
@@ -347,7 +349,7 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 	defer stop()
 	web := &http.Server{
 		ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 20,
-		ErrorLog: slog.NewLogLogger(&logHandler{s: s, verbose: o.verbose}, slog.LevelInfo),
+		ErrorLog: slog.NewLogLogger(s.Logger(o.verbose).Handler(), slog.LevelInfo),
 	}
 	if os.Getenv("GOGC") == "" {
 		// What a gateway keeps is little beside what passes: a few megabytes more save one collection in five.
@@ -381,7 +383,7 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 func (r *serving) drain(ctx context.Context, web *http.Server) error {
 	r.gateway.Drain()
 	timeout := r.drainTimeout()
-	r.s.errorf("sluice serve: stopping: open requests have %s to finish; Ctrl-C again aborts them\n", span(timeout))
+	r.s.Errorf("sluice serve: stopping: open requests have %s to finish; Ctrl-C again aborts them\n", prose.Span(timeout))
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return web.Shutdown(ctx)

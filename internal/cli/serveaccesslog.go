@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/wake"
 )
 
@@ -50,7 +51,7 @@ type omittedLines struct {
 // A goroutine of its own writes, so that a slow disk or reader holds no call up; what it cannot keep up with, or a full disk does
 // not take, is left out, and a line says how much that was.
 type accessLog struct {
-	s     *streams
+	s     *term.Streams
 	name  string   // of the file
 	file  *os.File // nil: it is standard output. It is the goroutine's
 	lines chan gateway.Record
@@ -66,7 +67,7 @@ type accessLog struct {
 const accessBacklog = 4096
 
 // openAccessLog begins to write at the end of a file, or to standard output where it is called -. "" is nowhere.
-func openAccessLog(s *streams, name string) (*accessLog, error) {
+func openAccessLog(s *term.Streams, name string) (*accessLog, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -131,13 +132,13 @@ func (l *accessLog) write() {
 	put := func(v any) bool {
 		b, err := json.Marshal(v)
 		if err == nil {
-			err = l.line(l.s.out.secrets.strike(string(b)) + "\n")
+			err = l.line(l.s.RedactData(string(b)) + "\n")
 		}
 		switch {
 		case err != nil && !failed:
-			l.s.errorf("sluice: warning: the access log omits lines until it can be written again: %s\n", err)
+			l.s.Errorf("sluice: warning: the access log omits lines until it can be written again: %s\n", err)
 		case err == nil && failed:
-			l.s.errorf("sluice: the access log is written again\n")
+			l.s.Errorf("sluice: the access log is written again\n")
 		}
 		failed = err != nil
 		return err == nil
@@ -170,7 +171,7 @@ func (l *accessLog) write() {
 // line writes one, or nothing of it.
 func (l *accessLog) line(text string) error {
 	if l.file == nil {
-		_, err := io.WriteString(l.s.out, text)
+		_, err := io.WriteString(l.s.Out, text)
 		return err
 	}
 	return wholeLine(l.file, text)
@@ -200,11 +201,11 @@ func wholeLine(f lineFile, text string) error {
 func (l *accessLog) replace() {
 	f, err := openLines(l.name)
 	if err != nil {
-		l.s.errorf("sluice: warning: the access log continues in the old file: %s\n", err)
+		l.s.Errorf("sluice: warning: the access log continues in the old file: %s\n", err)
 		return
 	}
 	if err := l.file.Close(); err != nil {
-		l.s.errorf("sluice: warning: the old file of the access log cannot be closed: %s\n", err)
+		l.s.Errorf("sluice: warning: the old file of the access log cannot be closed: %s\n", err)
 	}
 	l.file = f
 }

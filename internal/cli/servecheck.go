@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/gateway"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -73,11 +74,11 @@ func (r *serving) check() error {
 		return err
 	}
 	if r.o.json {
-		return r.s.printJSON(doc)
+		return r.s.JSON(doc)
 	}
 	var b strings.Builder
 	doc.print(func(format string, args ...any) { fmt.Fprintf(&b, format, args...) })
-	_, err = fmt.Fprint(r.s.out, b.String())
+	_, err = fmt.Fprint(r.s.Out, b.String())
 	return err
 }
 
@@ -114,28 +115,28 @@ func (r *serving) begins(at net.Addr, doc *checked, dashboard bool) error {
 	}
 	doc.URL = "http://" + host
 	doc.Env = map[string]string{"OPENAI_BASE_URL": doc.URL + "/v1", "ANTHROPIC_BASE_URL": doc.URL, "GOOGLE_GEMINI_BASE_URL": doc.URL}
-	r.s.errorf("sluice serve listens on %s\n", doc.URL)
+	r.s.Errorf("sluice serve listens on %s\n", doc.URL)
 	if r.watch.server != nil {
 		doc.Metrics = r.watch.server.URL()
 		if dashboard {
 			doc.Dashboard = strings.TrimSuffix(doc.Metrics, "metrics") + "ui"
-			r.s.errorf("dashboard   %s\n", doc.Dashboard)
+			r.s.Errorf("dashboard   %s\n", doc.Dashboard)
 		}
-		r.s.errorf("metrics     %s\n", doc.Metrics)
+		r.s.Errorf("metrics     %s\n", doc.Metrics)
 	}
-	doc.print(r.s.errorf)
+	doc.print(r.s.Errorf)
 	key := "any text as their key"
 	if r.tenants.Keyed() {
 		key = "a key that `sluice serve key` made"
 	}
-	r.s.errorf("hint: set these variables for clients, and %s:\n", key)
+	r.s.Errorf("hint: set these variables for clients, and %s:\n", key)
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(doc.Env))) {
-		r.s.errorf("export %s=%s\n", name, doc.Env[name])
+		r.s.Errorf("export %s=%s\n", name, doc.Env[name])
 	}
 	if r.o.json {
-		return r.s.printJSON(doc)
+		return r.s.JSON(doc)
 	}
-	_, err := fmt.Fprintln(r.s.out, doc.URL)
+	_, err := fmt.Fprintln(r.s.Out, doc.URL)
 	return err
 }
 
@@ -213,7 +214,7 @@ func (c *checked) print(to func(format string, args ...any)) {
 		limits := make([]string, 0, len(up.Limits))
 		for _, d := range slices.Sorted(maps.Keys(up.Limits)) {
 			l := up.Limits[d]
-			limits = append(limits, fmt.Sprintf("%s %s (%s, %s)", d, group(l.Value), l.Source, l.From))
+			limits = append(limits, fmt.Sprintf("%s %s (%s, %s)", d, prose.Group(l.Value), l.Source, l.From))
 		}
 		row("  limits", cmp.Or(strings.Join(limits, ", "), "learned from responses"))
 	}

@@ -8,10 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/term"
 )
 
 // newServeKey returns the command that makes a key for a tenant of a gateway.
-func newServeKey(s *streams) *cobra.Command {
+func newServeKey(s *term.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "key NAME",
 		Short: "Make a key for a tenant of the gateway",
@@ -33,10 +34,10 @@ the provider's key.`,
 			if err != nil {
 				return err
 			}
-			if _, err := fmt.Fprintln(s.out, key); err != nil {
+			if _, err := fmt.Fprintln(s.Out, key); err != nil {
 				return err
 			}
-			s.errorf("sluice: add this line to the settings, below serve.tenants, and keep the key: it is not shown again\n    - %s\n",
+			s.Errorf("sluice: add this line to the settings, below serve.tenants, and keep the key: it is not shown again\n    - %s\n",
 				strings.TrimSpace(string(line)))
 			return nil
 		},

@@ -35,29 +35,29 @@ func (r *serving) reload() fileStates {
 	next, s, err := r.prepare()
 	if err != nil {
 		var hinted *exitError
-		r.s.errorf("sluice: warning: settings are unchanged: %s\n", err)
+		r.s.Errorf("sluice: warning: settings are unchanged: %s\n", err)
 		if errors.As(err, &hinted) && hinted.hint != "" {
-			r.s.errorf("hint: %s\n", hinted.hint)
+			r.s.Errorf("hint: %s\n", hinted.hint)
 		}
 		return next.files()
 	}
 	old := r.accounts
 	over, err := r.exchange(next, s)
 	if err != nil {
-		r.s.note(errors.Join(err, next.Close()))
+		r.s.Warn(errors.Join(err, next.Close()))
 		return next.files()
 	}
 	r.retiring.Go(func() {
 		<-over
-		r.s.note(old.Close())
+		r.s.Warn(old.Close())
 	})
 	next.explainLimits(r.s, r.o.verbose)
-	r.s.errorf("sluice: settings re-read: %s\n", strings.Join(r.names(), ", "))
+	r.s.Errorf("sluice: settings re-read: %s\n", strings.Join(r.names(), ", "))
 	changes, err := next.settle()
-	r.s.note(err)
+	r.s.Warn(err)
 	for _, c := range changes {
 		for _, line := range c.text(true) {
-			r.s.errorf("sluice: %s\n", line)
+			r.s.Errorf("sluice: %s\n", line)
 		}
 	}
 	return next.settings.files
@@ -69,7 +69,7 @@ func (r *serving) exchange(next *accounts, s *serveSettings) (over <-chan struct
 		return nil, err
 	}
 	if err := r.tenants.Set(s.tenants); err != nil { // which the file was checked for
-		r.s.note(err)
+		r.s.Warn(err)
 	}
 	r.keep(s)
 	r.mu.Lock()
@@ -82,7 +82,7 @@ func (r *serving) exchange(next *accounts, s *serveSettings) (over <-chan struct
 // keep says which of new settings cannot hold yet, and has s keep to what is so.
 func (r *serving) keep(s *serveSettings) {
 	if r.settings.failClosed != s.failClosed {
-		r.s.errorf("sluice: warning: the new serve.fail_closed applies after a restart: until then, the value is %v\n", r.settings.failClosed)
+		r.s.Errorf("sluice: warning: the new serve.fail_closed applies after a restart: until then, the value is %v\n", r.settings.failClosed)
 		s.failClosed = r.settings.failClosed
 	}
 	for _, fixed := range []struct {
@@ -94,7 +94,7 @@ func (r *serving) keep(s *serveSettings) {
 		{"redis", &r.settings.redis, &s.redis},
 	} {
 		if *fixed.now != *fixed.next {
-			r.s.errorf("sluice: warning: the new serve.%s applies after a restart: until then, the value is %q\n", fixed.field, cluster.Redact(*fixed.now))
+			r.s.Errorf("sluice: warning: the new serve.%s applies after a restart: until then, the value is %q\n", fixed.field, cluster.Redact(*fixed.now))
 			*fixed.next = *fixed.now
 		}
 	}

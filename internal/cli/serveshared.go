@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/sluice-llm/sluice/cluster"
 )
@@ -21,7 +20,7 @@ func (r *serving) openShared(ctx context.Context) (err error) {
 	if !r.o.given("redis") {
 		from = file.NameOf("serve.redis") + ": serve.redis"
 	}
-	r.shared, err = openShared(ctx, r.s, s.redis, from, cluster.Config{Role: "serve", Logger: slog.New(&logHandler{s: r.s, verbose: r.o.verbose})})
+	r.shared, err = openShared(ctx, r.s, s.redis, from, cluster.Config{Role: "serve", Logger: r.s.Logger(r.o.verbose)})
 	if err != nil {
 		return err
 	}

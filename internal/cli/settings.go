@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -231,13 +232,13 @@ func without(limits, others sluice.Limits) sluice.Limits {
 }
 
 // explainLimits says where limits come from, to whom asked for more, and to everybody what is doubtful of them.
-func (a *accounts) explainLimits(s *streams, verbose bool) {
+func (a *accounts) explainLimits(s *term.Streams, verbose bool) {
 	for _, doubt := range a.settings.doubts {
-		s.errorf("sluice: warning: %s\n", doubt)
+		s.Errorf("sluice: warning: %s\n", doubt)
 	}
 	for _, note := range a.settings.notes {
 		if verbose {
-			s.errorf("sluice: %s\n", note)
+			s.Errorf("sluice: %s\n", note)
 		}
 	}
 }

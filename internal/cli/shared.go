@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/term"
 )
 
 // The variables that passwords of an engine are in: a command line can be read by everybody on the host.
@@ -31,19 +31,19 @@ func redisFlag(field *string) flag {
 }
 
 // open connects, if that is asked for; nil where it is not. The role is what this process does.
-func (f *sharedFlags) open(ctx context.Context, s *streams, role string, verbose bool) (*shared, error) {
+func (f *sharedFlags) open(ctx context.Context, s *term.Streams, role string, verbose bool) (*shared, error) {
 	if f.url == "" {
 		return nil, nil
 	}
-	return openShared(ctx, s, f.url, "--redis", cluster.Config{Role: role, Logger: slog.New(&logHandler{s: s, verbose: verbose})})
+	return openShared(ctx, s, f.url, "--redis", cluster.Config{Role: role, Logger: s.Logger(verbose)})
 }
 
 // openShared connects to the engine of a URL, which from says where it stands. What is in it and must not be printed is hidden.
-func openShared(ctx context.Context, s *streams, url, from string, cfg cluster.Config) (*shared, error) {
+func openShared(ctx context.Context, s *term.Streams, url, from string, cfg cluster.Config) (*shared, error) {
 	cfg.URL, cfg.Version = url, buildVersion().Version
 	cfg.Password, cfg.SentinelPassword = os.Getenv(redisPassword), os.Getenv(sentinelPassword)
 	for _, secret := range []string{cfg.Password, cfg.SentinelPassword, cluster.Password(url)} {
-		s.err.secrets.hide(secret)
+		s.Hide(secret)
 	}
 	c, err := cluster.Open(ctx, cfg)
 	if err != nil {

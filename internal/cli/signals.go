@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/wake"
 )
 
@@ -61,7 +62,7 @@ func listenAlso(hup bool, drain, abandon func(os.Signal), reread rereading) *int
 		signals: make(chan os.Signal, 2), done: make(chan struct{}), again: make(chan struct{}, 1),
 	}
 	if reread.read != nil {
-		i.hadTerminal = !signal.Ignored(syscall.SIGHUP) && hasTerminal()
+		i.hadTerminal = !signal.Ignored(syscall.SIGHUP) && term.HasTerminal()
 		ctx, end := context.WithCancel(context.Background())
 		i.endFollow = end
 		i.wg.Go(func() { reread.files.follow(ctx, i.again, reread.read) }) // apart from the loop: a disk that hangs must not hold interrupts up
@@ -112,4 +113,4 @@ func (i *interrupts) loop() {
 
 // hungUp reports whether the terminal that the process was started from is gone. The system takes it from the process
 // before it sends HUP, so that whoever sends it by hand or by a service's manager can be told apart.
-func (i *interrupts) hungUp() bool { return i.hadTerminal && !hasTerminal() }
+func (i *interrupts) hungUp() bool { return i.hadTerminal && !term.HasTerminal() }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/sim"
 )
 
@@ -32,7 +34,7 @@ type simOptions struct {
 }
 
 // newSim returns the command that serves the simulator of a provider over a socket.
-func newSim(s *streams) *cobra.Command {
+func newSim(s *term.Streams) *cobra.Command {
 	var o simOptions
 	cmd := &cobra.Command{
 		Use:   "sim",
@@ -114,7 +116,7 @@ func (o *simOptions) faults() *namedValues {
 }
 
 // runSim serves until a signal or the end of ctx.
-func runSim(ctx context.Context, s *streams, o simOptions) error {
+func runSim(ctx context.Context, s *term.Streams, o simOptions) error {
 	server, err := o.server()
 	if err != nil {
 		return err
@@ -127,7 +129,7 @@ func runSim(ctx context.Context, s *streams, o simOptions) error {
 	defer cancel()
 	signals := listen(func(sig os.Signal) {
 		stats := server.Stats()
-		s.errorf("sluice sim: %s after %s requests, including %s rejected requests\n", sig, group(stats.Requests), group(stats.Throttled))
+		s.Errorf("sluice sim: %s after %s requests, including %s rejected requests\n", sig, prose.Group(stats.Requests), prose.Group(stats.Throttled))
 		cancel()
 	}, func(os.Signal) {}, rereading{})
 	defer signals.stop()
@@ -140,15 +142,15 @@ func runSim(ctx context.Context, s *streams, o simOptions) error {
 	served := make(chan error, 1)
 	go func() { served <- web.Serve(l) }()
 	url := "http://" + l.Addr().String()
-	if _, err := fmt.Fprintln(s.out, url); err != nil {
+	if _, err := fmt.Fprintln(s.Out, url); err != nil {
 		cancel()
 	}
-	s.errorf("sluice sim listens on %s\n", url)
+	s.Errorf("sluice sim listens on %s\n", url)
 	key := "any"
 	if o.keyEnv != "" {
 		key = `"$` + o.keyEnv + `"`
 	}
-	s.errorf("hint: OPENAI_API_KEY=%s sluice run IN.jsonl -o OUT.jsonl --provider openai --base-url %s/v1\n", key, url)
+	s.Errorf("hint: OPENAI_API_KEY=%s sluice run IN.jsonl -o OUT.jsonl --provider openai --base-url %s/v1\n", key, url)
 
 	select {
 	case err = <-served:

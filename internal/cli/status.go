@@ -17,7 +17,9 @@ import (
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/batchjob"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/regular"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
@@ -32,7 +34,7 @@ type statusOptions struct {
 const exitLeft = exitItems
 
 // newStatus returns the command that says how runs stand.
-func newStatus(s *streams) *cobra.Command {
+func newStatus(s *term.Streams) *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
 		Use:   "status [OUT.jsonl|DIR]",
@@ -88,7 +90,7 @@ type statusList struct {
 const statusKilled = "killed"
 
 // run is the status command.
-func (o *statusOptions) run(ctx context.Context, s *streams, name string) error {
+func (o *statusOptions) run(ctx context.Context, s *term.Streams, name string) error {
 	if o.shared.url != "" {
 		if name != "" {
 			return usageError(errors.New("--redis and an output cannot be combined"), "omit one of the two")
@@ -113,9 +115,9 @@ func (o *statusOptions) run(ctx context.Context, s *streams, name string) error 
 }
 
 // end returns what the command ends with.
-func (st *runStatus) end(s *streams, asJSON bool) error {
+func (st *runStatus) end(s *term.Streams, asJSON bool) error {
 	if st.Hint != "" && !asJSON {
-		s.errorf("hint: %s\n", st.Hint)
+		s.Errorf("hint: %s\n", st.Hint)
 	}
 	if st.ended() && (st.Status != string(work.Completed) || st.State.Failed > 0) {
 		return silent(exitLeft)
@@ -134,7 +136,7 @@ func (st *runStatus) ended() bool {
 
 // looker looks at one run, time and again.
 type looker struct {
-	s      *streams
+	s      *term.Streams
 	o      *statusOptions
 	output string
 	warned map[string]bool
@@ -144,7 +146,7 @@ type looker struct {
 func (l *looker) warn(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !l.warned[text] {
 		l.warned[text] = true
-		l.s.errorf("sluice: warning: %s\n", text)
+		l.s.Errorf("sluice: warning: %s\n", text)
 	}
 }
 
@@ -172,7 +174,7 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 		st.Reason = fmt.Sprintf("process %d ended without recording a reason", state.PID)
 		n, err := recorded(results)
 		if err == nil { // the state is older than that
-			st.Reason += fmt.Sprintf("; it recorded %s", count(n, "result"))
+			st.Reason += fmt.Sprintf("; it recorded %s", prose.Count(n, "result"))
 			st.recorded = n
 		}
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -248,14 +250,14 @@ func lives(output string, state work.State, warn func(format string, args ...any
 }
 
 // list says how the runs of a directory stand.
-func (o *statusOptions) list(s *streams, dir string) error {
+func (o *statusOptions) list(s *term.Streams, dir string) error {
 	all := []*runStatus{}
 	for _, run := range runsIn(dir) {
 		st, err := stand(run, func(format string, args ...any) {
-			s.errorf("sluice: warning: %s\n", fmt.Sprintf(format, args...))
+			s.Errorf("sluice: warning: %s\n", fmt.Sprintf(format, args...))
 		})
 		if err != nil {
-			s.errorf("sluice: warning: %s\n", err)
+			s.Errorf("sluice: warning: %s\n", err)
 			continue
 		}
 		all = append(all, st)
@@ -264,23 +266,23 @@ func (o *statusOptions) list(s *streams, dir string) error {
 		return &exitError{code: exitFailed, err: fmt.Errorf("no run has a state in %s", dir), hint: "name the output of a run: sluice status OUT.jsonl"}
 	}
 	if o.asJSON {
-		return s.printJSON(statusList{all})
+		return s.JSON(statusList{all})
 	}
 	slices.SortStableFunc(all, func(a, b *runStatus) int { return b.State.UpdatedAt.Compare(a.State.UpdatedAt) })
 	var b strings.Builder
 	for _, st := range all {
-		fmt.Fprintln(&b, escape(st.line(time.Now())))
+		fmt.Fprintln(&b, term.Escape(st.line(time.Now())))
 	}
-	_, err := s.out.Write([]byte(s.out.fit(b.String())))
+	_, err := s.Out.Write([]byte(s.Out.Fit(b.String())))
 	return err
 }
 
 // print writes how the run stands to standard output.
 func (l *looker) print(st *runStatus) error {
 	if l.o.asJSON {
-		return l.s.printJSON(st)
+		return l.s.JSON(st)
 	}
-	_, err := l.s.out.Write([]byte(l.s.out.fit(strings.Join(escaped(st.block(time.Now())), "\n") + "\n")))
+	_, err := l.s.Out.Write([]byte(l.s.Out.Fit(strings.Join(escaped(st.block(time.Now())), "\n") + "\n")))
 	return err
 }
 
@@ -290,19 +292,19 @@ func (l *looker) watch(ctx context.Context) error {
 	defer end()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	width, _, tty := l.s.out.terminal()
+	width, _, tty := l.s.Out.Size()
 	for {
 		st, err := stand(l.output, l.warn)
 		switch {
 		case ctx.Err() != nil:
-			l.s.out.redraw(nil)
+			l.s.Out.Redraw(nil)
 			return silent(exitInterrupted)
 		case err != nil:
-			l.s.out.redraw(nil)
+			l.s.Out.Redraw(nil)
 			return err
 		}
 		if tty && !l.o.asJSON && !st.ended() {
-			l.s.out.redraw(clipped(st.block(time.Now()), width-1))
+			l.s.Out.Redraw(clipped(st.block(time.Now()), width-1))
 		} else if err := l.printStep(st, tty); errors.Is(err, syscall.EPIPE) {
 			return nil // who read has seen enough
 		} else if err != nil {
@@ -320,13 +322,13 @@ func (l *looker) watch(ctx context.Context) error {
 
 // printStep writes one of the looks of a watch.
 func (l *looker) printStep(st *runStatus, tty bool) error {
-	l.s.out.redraw(nil)
+	l.s.Out.Redraw(nil)
 	if l.o.asJSON {
-		return l.s.printJSONLine(st)
+		return l.s.JSONLine(st)
 	}
 	if tty {
 		return l.print(st)
 	}
-	_, err := l.s.out.Write([]byte(escape(st.line(time.Now())) + "\n"))
+	_, err := l.s.Out.Write([]byte(term.Escape(st.line(time.Now())) + "\n"))
 	return err
 }

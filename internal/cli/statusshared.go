@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/wake"
 )
 
@@ -55,7 +57,7 @@ const (
 )
 
 // runShared says what is shared by way of the engine.
-func (o *statusOptions) runShared(ctx context.Context, s *streams) error {
+func (o *statusOptions) runShared(ctx context.Context, s *term.Streams) error {
 	ctx, end := interruptible(ctx)
 	defer end()
 	sh, err := o.shared.open(ctx, s, "status", false)
@@ -67,16 +69,16 @@ func (o *statusOptions) runShared(ctx context.Context, s *streams) error {
 		st, err := sh.status(ctx)
 		switch {
 		case o.watch && ctx.Err() != nil:
-			s.out.redraw(nil)
+			s.Out.Redraw(nil)
 			return silent(exitInterrupted)
 		case err != nil:
-			s.out.redraw(nil)
+			s.Out.Redraw(nil)
 			return explainEngine(err, "--redis")
 		case !o.watch:
 			return o.printShared(s, st)
 		}
-		if width, _, tty := s.out.terminal(); tty && !o.asJSON {
-			s.out.redraw(clipped(st.block(), width-1))
+		if width, _, tty := s.Out.Size(); tty && !o.asJSON {
+			s.Out.Redraw(clipped(st.block(), width-1))
 		} else if err := o.printShared(s, st); errors.Is(err, syscall.EPIPE) {
 			return nil // who read has seen enough
 		} else if err != nil {
@@ -120,15 +122,15 @@ func newJobStatus(j *cluster.JobStatus) jobStatus {
 }
 
 // printShared prints it: as one document, as one line of several, or for people.
-func (o *statusOptions) printShared(s *streams, st *sharedStatus) error {
+func (o *statusOptions) printShared(s *term.Streams, st *sharedStatus) error {
 	switch {
 	case o.asJSON && o.watch:
-		return s.printJSONLine(st)
+		return s.JSONLine(st)
 	case o.asJSON:
-		return s.printJSON(st)
+		return s.JSON(st)
 	}
 	for _, line := range escaped(st.block()) {
-		if _, err := fmt.Fprintln(s.out, line); err != nil {
+		if _, err := fmt.Fprintln(s.Out, line); err != nil {
 			return err
 		}
 	}
@@ -180,26 +182,26 @@ func memberWords(m *cluster.Member, now time.Time) string {
 	if m.Version != "" {
 		text += ", " + m.Version
 	}
-	return text + "), for " + span(now.Sub(m.Since))
+	return text + "), for " + prose.Span(now.Sub(m.Since))
 }
 
 // sharedLaneWords says how a lane stands.
 func sharedLaneWords(l *cluster.LaneStatus) string {
-	text := cmp.Or(l.Lane, "all together") + ": " + count(l.Open, "call") + " in flight"
+	text := cmp.Or(l.Lane, "all together") + ": " + prose.Count(l.Open, "call") + " in flight"
 	if l.Slots > 0 {
 		text = fmt.Sprintf("%s: %d of %d slots", cmp.Or(l.Lane, "all together"), l.Open, l.Slots)
 	}
 	if l.Waiting > 0 {
-		text += fmt.Sprintf(", %s in line", count(l.Waiting, "member"))
+		text += fmt.Sprintf(", %s in line", prose.Count(l.Waiting, "member"))
 	}
 	switch {
 	case l.CooldownMS > 0:
-		text += fmt.Sprintf(", pauses for %s (%s)", span(time.Duration(l.CooldownMS)*time.Millisecond), l.Why)
+		text += fmt.Sprintf(", pauses for %s (%s)", prose.Span(time.Duration(l.CooldownMS)*time.Millisecond), l.Why)
 	case l.Probing:
 		text += ", tests the limit"
 	}
 	for _, b := range l.Budgets {
-		text += fmt.Sprintf("; %s paced at %s, %s available", b.Dimension, group(math.Round(b.Pace)), group(math.Floor(b.Level)))
+		text += fmt.Sprintf("; %s paced at %s, %s available", b.Dimension, prose.Group(math.Round(b.Pace)), prose.Group(math.Floor(b.Level)))
 	}
 	return text
 }
@@ -219,15 +221,15 @@ func (j *jobStatus) rows(line func(string), row func(name, format string, args .
 	default:
 		row("collector", "process %[2]d on %[1]s ended: resume the run with the same command and the same files", c.Host, c.PID)
 	}
-	row("items", "%s queued, %s at workers, %s delayed, %s with unrecorded results; %s done", group(j.Queued), group(j.Held), group(j.Delayed),
-		group(j.Results), group(j.Done))
+	row("items", "%s queued, %s at workers, %s delayed, %s with unrecorded results; %s done", prose.Group(j.Queued), prose.Group(j.Held), prose.Group(j.Delayed),
+		prose.Group(j.Results), prose.Group(j.Done))
 	if j.Poisoned > 0 {
-		row("given up", "%s, because workers died while processing them", count(j.Poisoned, "item"))
+		row("given up", "%s, because workers died while processing them", prose.Count(j.Poisoned, "item"))
 	}
 	if len(j.Workers) == 0 {
 		row("worker", "none")
 	}
 	for _, w := range j.Workers {
-		row("worker", "%s (pid %d): %s, seen %s ago", w.Host, w.PID, count(w.Held, "item"), span(time.Duration(w.SeenMS)*time.Millisecond))
+		row("worker", "%s (pid %d): %s, seen %s ago", w.Host, w.PID, prose.Count(w.Held, "item"), prose.Span(time.Duration(w.SeenMS)*time.Millisecond))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
@@ -26,7 +27,7 @@ func (st *runStatus) word() string {
 	case st.Status == string(work.CalledOff):
 		return "called off"
 	case st.Status == string(work.Completed) && failed > 0:
-		return st.Status + " with " + count(failed, "failed item")
+		return st.Status + " with " + prose.Count(failed, "failed item")
 	}
 	return st.Status
 }
@@ -63,16 +64,16 @@ func (st *runStatus) stateRows(row func(name, format string, args ...any), now t
 	s, going, done := st.State, !st.ended(), st.done()
 	progress := counted(done, s.Total)
 	if s.Total > 0 {
-		progress += "  " + bar(done, s.Total, 24)
+		progress += "  " + term.Bar(done, s.Total, 24)
 	}
 	if n := s.Failed; n > 0 {
-		progress += fmt.Sprintf("  %s failed", group(n))
+		progress += fmt.Sprintf("  %s failed", prose.Group(n))
 	}
 	row("items", "%s", progress)
 	if st.paused(now) {
-		text := "until " + zoned(s.RateLimitUntil.Local(), now)
+		text := "until " + prose.Zoned(s.RateLimitUntil.Local(), now)
 		if s.RateLimit.Text != "" {
-			text += ": " + clip(s.RateLimit.Text, mostMessage)
+			text += ": " + term.Clip(s.RateLimit.Text, mostMessage)
 		}
 		row("paused", "%s", text)
 	}
@@ -80,8 +81,8 @@ func (st *runStatus) stateRows(row func(name, format string, args ...any), now t
 		row("outlook", "%s", s.Outlook)
 	}
 	row("limits", "rate-limited %s, paused %s", prose.Times(s.Throttles), prose.Times(s.PauseCount))
-	row("tokens", "%s in, %s out", group(s.InputTokens), group(s.OutputTokens))
-	row("updated", "%s ago", span(now.Sub(s.UpdatedAt)))
+	row("tokens", "%s in, %s out", prose.Group(s.InputTokens), prose.Group(s.OutputTokens))
+	row("updated", "%s ago", prose.Span(now.Sub(s.UpdatedAt)))
 }
 
 // line is how the run stands, in one line.
@@ -89,15 +90,15 @@ func (st *runStatus) line(now time.Time) string {
 	s := st.State
 	text := fmt.Sprintf("%s: %s, %s", st.Output, st.word(), counted(st.done(), s.Total))
 	if n := s.Failed; n > 0 && st.Status != string(work.Completed) {
-		text += fmt.Sprintf(", %s failed", group(n))
+		text += fmt.Sprintf(", %s failed", prose.Group(n))
 	}
 	if st.paused(now) {
-		text += ", paused until " + clock(s.RateLimitUntil, now)
+		text += ", paused until " + prose.Clock(s.RateLimitUntil, now, time.TimeOnly)
 	}
 	if st.Reason != "" {
 		text += ", " + st.Reason
 	}
-	return text + st.partWords(now) + fmt.Sprintf(" (%s ago)", span(now.Sub(s.UpdatedAt)))
+	return text + st.partWords(now) + fmt.Sprintf(" (%s ago)", prose.Span(now.Sub(s.UpdatedAt)))
 }
 
 // partWords say how the parts stand, behind other words; "" where none is pending.
@@ -112,15 +113,15 @@ func (st *runStatus) partWords(now time.Time) string {
 // counted is "done of total", or what is known of it.
 func counted(done, total int) string {
 	if total == 0 {
-		return group(done) + " done"
+		return prose.Group(done) + " done"
 	}
-	return fmt.Sprintf("%s of %s", group(done), group(total))
+	return fmt.Sprintf("%s of %s", prose.Group(done), prose.Group(total))
 }
 
 // escaped makes lines harmless on a terminal.
 func escaped(lines []string) []string {
 	for i, line := range lines {
-		lines[i] = escape(line)
+		lines[i] = term.Escape(line)
 	}
 	return lines
 }
@@ -128,7 +129,7 @@ func escaped(lines []string) []string {
 // clipped cuts lines to a width.
 func clipped(lines []string, width int) []string {
 	for i, line := range lines {
-		lines[i] = clip(line, width)
+		lines[i] = term.Clip(line, width)
 	}
 	return lines
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/stress"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -33,7 +35,7 @@ type stressOptions struct {
 }
 
 // newStress returns the command that puts load on members and their slots.
-func newStress(s *streams) *cobra.Command {
+func newStress(s *term.Streams) *cobra.Command {
 	var o stressOptions
 	cmd := &cobra.Command{
 		Use:   "stress --level " + strings.Join(stress.Levels(), "|"),
@@ -86,7 +88,7 @@ func (o *stressOptions) table() []flagGroup {
 }
 
 // runStress is the stress command.
-func runStress(ctx context.Context, s *streams, o *stressOptions) error {
+func runStress(ctx context.Context, s *term.Streams, o *stressOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -107,12 +109,12 @@ func runStress(ctx context.Context, s *streams, o *stressOptions) error {
 		defer accounts.Close()
 	}
 	if o.events != "" {
-		log, err := s.openEvents(o.events)
+		log, err := openEvents(s, o.events)
 		if err != nil {
 			return err
 		}
 		cfg.Observer = log
-		defer func() { s.note(log.Close()) }()
+		defer func() { s.Warn(log.Close()) }()
 	}
 	res, err := o.watched(ctx, s, cfg)
 	return o.conclude(s, res, err)
@@ -152,7 +154,7 @@ func (o *stressOptions) elsewhere() bool {
 }
 
 // endpoint makes ready where calls go.
-func (o *stressOptions) endpoint(s *streams, cfg *stress.Config) (*accounts, error) {
+func (o *stressOptions) endpoint(s *term.Streams, cfg *stress.Config) (*accounts, error) {
 	if o.account.model == "" {
 		return nil, usageError(errors.New("no model: --model is missing"), "name the model, for example --model gpt-4o-mini")
 	}
@@ -166,7 +168,7 @@ func (o *stressOptions) endpoint(s *streams, cfg *stress.Config) (*accounts, err
 		return nil, err
 	}
 	if note := a.room.note(o.slots); note != "" {
-		s.errorf("sluice: %s\n", note)
+		s.Errorf("sluice: %s\n", note)
 	}
 	target := provider.Target{
 		BaseURL: o.account.baseURL, Model: o.account.model, Header: a.headers, Endpoint: p.PromptEndpoint(o.account.model),
@@ -188,11 +190,15 @@ func (o *stressOptions) endpoint(s *streams, cfg *stress.Config) (*accounts, err
 }
 
 // watched runs the level, shows how it stands, and lets an interrupt stop it.
-func (o *stressOptions) watched(ctx context.Context, s *streams, cfg stress.Config) (*stress.Result, error) {
+func (o *stressOptions) watched(ctx context.Context, s *term.Streams, cfg stress.Config) (*stress.Result, error) {
 	ctx, end := interruptible(ctx)
 	defer end()
-	shown := newStagedProgress(s, o.progress)
-	defer shown.stop()
-	cfg.Progress = shown.load
+	shown := term.NewStaged(s, o.progress)
+	defer shown.Stop()
+	cfg.Progress = func(at stress.Progress) {
+		elapsed, total := time.Duration(at.ElapsedMS)*time.Millisecond, time.Duration(at.TotalMS)*time.Millisecond
+		line := fmt.Sprintf("%d/%d %s: %s of %s; %s", at.N, at.Of, at.Part, prose.Span(elapsed), prose.Span(total), at.Metrics)
+		shown.Show(at.Part, elapsed, line, at)
+	}
 	return stress.Run(ctx, cfg)
 }

@@ -11,32 +11,33 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/stress"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
 
 // conclude prints what a run came to, and returns what the program ends with.
-func (o *stressOptions) conclude(s *streams, res *stress.Result, err error) error {
+func (o *stressOptions) conclude(s *term.Streams, res *stress.Result, err error) error {
 	if res == nil {
 		return o.ending(err)
 	}
 	res.Events = o.events
 	if o.asJSON {
-		if err := s.printJSON(res); err != nil {
+		if err := s.JSON(res); err != nil {
 			return err
 		}
-	} else if err := s.printStress(res); err != nil {
+	} else if err := printStress(s, res); err != nil {
 		return err
 	}
 	if res.Deadlock != "" {
 		what, _, _ := strings.Cut(res.Deadlock, "\n")
-		s.errorf("sluice: deadlock: %s (--json prints the stacks)\n", what)
+		s.Errorf("sluice: deadlock: %s (--json prints the stacks)\n", what)
 	}
 	if res.Panic != "" {
 		what, _, _ := strings.Cut(res.Panic, "\n")
-		s.errorf("sluice: %s (--json prints the stack)\n", what)
+		s.Errorf("sluice: %s (--json prints the stack)\n", what)
 	}
 	if res.Failure != nil {
-		s.errorf("sluice: the first request that failed: %s\n", clip(res.FirstFailure, mostMessage))
+		s.Errorf("sluice: the first request that failed: %s\n", term.Clip(res.FirstFailure, mostMessage))
 	}
 	switch {
 	case err != nil:
@@ -52,7 +53,7 @@ func (o *stressOptions) hint() string {
 	if o.events == "" {
 		return "record the events with --events FILE, then read them with sluice report --events FILE"
 	}
-	return "read the events with sluice report --events " + shellQuote(o.events)
+	return "read the events with sluice report --events " + term.Quote(o.events)
 }
 
 // words makes words of a name.
@@ -79,14 +80,14 @@ func (o *stressOptions) ending(err error) error {
 }
 
 // printStress prints the table.
-func (s *streams) printStress(d *stress.Result) error {
+func printStress(s *term.Streams, d *stress.Result) error {
 	var b strings.Builder
 	where := "the simulator"
 	if d.Endpoint != "" {
 		where = d.Model + " at " + d.Endpoint
 	}
 	fmt.Fprintf(&b, "%s: %s, %s, seed %d, %s to %s\n\n", d.Level, prose.Count(d.Slots, "slot"),
-		span(time.Duration(d.TookMS)*time.Millisecond), d.Seed, prose.Count(int(d.Seen), "request"), escape(where))
+		prose.Span(time.Duration(d.TookMS)*time.Millisecond), d.Seed, prose.Count(int(d.Seen), "request"), term.Escape(where))
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	for _, row := range d.Rows {
 		value, threshold, verdict := "-", "", ""
@@ -108,9 +109,9 @@ func (s *streams) printStress(d *stress.Result) error {
 	}
 	w.Flush()
 	for _, l := range d.LeftOut {
-		fmt.Fprintf(&b, "\nomitted: %s: %s\n", l.Part, escape(l.Why))
+		fmt.Fprintf(&b, "\nomitted: %s: %s\n", l.Part, term.Escape(l.Why))
 	}
-	_, err := fmt.Fprint(s.out, trimmed(b.String()))
+	_, err := fmt.Fprint(s.Out, trimmed(b.String()))
 	return err
 }
 
@@ -127,11 +128,11 @@ func trimmed(text string) string {
 func quantity(x float64, unit string) string {
 	switch {
 	case unit == "s":
-		return span(time.Duration(x * float64(time.Second)))
+		return prose.Span(time.Duration(x * float64(time.Second)))
 	case unit == "%":
 		return fmt.Sprintf("%.4g %%", x)
 	case x == float64(int64(x)):
-		return group(x)
+		return prose.Group(x)
 	}
 	return fmt.Sprintf("%.3f", x)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -178,79 +179,79 @@ func share(b limits.BucketSnapshot, spent float64, wall time.Duration) float64 {
 }
 
 // print writes the summary for people: first the items that need attention, then this run, at the end the next command.
-func (sum *summary) print(s *streams) {
+func (sum *summary) print(s *term.Streams) {
 	switch {
 	case sum.Total == 0 && sum.Error == "":
-		s.errorf("nothing to do: %s has no lines\n", inputName(sum.Input))
+		s.Errorf("nothing to do: %s has no lines\n", inputName(sum.Input))
 		return
 	case sum.Total == 0: // the error says why
 		return
 	}
-	done := earlierText(group(sum.Done)+" of "+group(sum.Total)+" done", sum.Done-sum.DoneNow)
+	done := earlierText(prose.Group(sum.Done)+" of "+prose.Group(sum.Total)+" done", sum.Done-sum.DoneNow)
 	if sum.Done == sum.Total && sum.ran == 0 {
-		done = group(sum.Done) + " of " + group(sum.Total) + " done already"
+		done = prose.Group(sum.Done) + " of " + prose.Group(sum.Total) + " done already"
 	}
-	s.errorf("%s\n", prose.Fields(done,
-		prose.If(sum.Failed, earlierText(group(sum.Failed)+" failed", sum.Failed-(sum.ran-sum.DoneNow))),
-		prose.If(sum.Left, group(sum.Left)+" remaining")))
-	s.failedRows(sum.Kinds, sum.First)
+	s.Errorf("%s\n", prose.Fields(done,
+		prose.If(sum.Failed, earlierText(prose.Group(sum.Failed)+" failed", sum.Failed-(sum.ran-sum.DoneNow))),
+		prose.If(sum.Left, prose.Group(sum.Left)+" remaining")))
+	failedRows(s, sum.Kinds, sum.First)
 	if sum.ran+sum.Left > 0 {
 		sum.printRun(s)
 		sum.printLimits(s)
 	}
 	if sum.Done+sum.Failed > 0 {
-		s.row("output", "%s", sum.Output)
+		s.Row("output", "%s", sum.Output)
 	}
 	if sum.Error == "" && sum.Hint == "" {
 		name := "answers"
 		if sum.Failed > 0 {
 			name = "report"
 		}
-		s.errorf("next: sluice %s %s\n", name, shellQuote(sum.Output))
+		s.Errorf("next: sluice %s %s\n", name, term.Quote(sum.Output))
 	}
 }
 
 // earlierText adds the share of earlier runs to a count.
 func earlierText(text string, n int) string {
-	return text + prose.If(n, " ("+group(n)+" by earlier runs)")
+	return text + prose.If(n, " ("+prose.Group(n)+" by earlier runs)")
 }
 
 // failedRows counts failed items by kind, with the first of each in this run.
-func (s *streams) failedRows(kinds map[string]int, first map[string]string) {
+func failedRows(s *term.Streams, kinds map[string]int, first map[string]string) {
 	for _, kind := range prose.LargestFirst(kinds) {
-		text := group(kinds[kind]) + " " + kind
+		text := prose.Group(kinds[kind]) + " " + kind
 		if first[kind] != "" {
 			text += ", first " + first[kind]
 		}
-		s.row("failed", "%s", text)
+		s.Row("failed", "%s", text)
 	}
 }
 
 // thisRun writes the number of items, the time and the rate of this run. One request makes no rate.
-func (s *streams) thisRun(items, attempts int, wallMS int64, throttles int) {
+func thisRun(s *term.Streams, items, attempts int, wallMS int64, throttles int) {
 	const minForRate = 2
 	wall, rate := time.Duration(wallMS)*time.Millisecond, ""
 	if min(items, attempts) >= minForRate && wall > 0 {
-		rate = group(float64(items)/wall.Minutes()) + "/min"
+		rate = prose.Group(float64(items)/wall.Minutes()) + "/min"
 	}
-	s.row("this run", "%s", prose.Fields(count(items, "item")+" in "+span(wall), rate,
+	s.Row("this run", "%s", prose.Fields(prose.Count(items, "item")+" in "+prose.Span(wall), rate,
 		prose.If(throttles, "rate-limited "+prose.Times(throttles))))
 }
 
 // costRow writes the cost of this run, and for how many of its items it is known.
-func (s *streams) costRow(usd *float64, costed, items int, doubts string) {
+func costRow(s *term.Streams, usd *float64, costed, items int, doubts string) {
 	switch {
 	case usd == nil:
 	case costed < items:
-		s.runRow("cost", "%s for %s of %s items%s", dollars(*usd), group(costed), group(items), doubts)
+		s.SubRow("cost", "%s for %s of %s items%s", prose.Dollars(*usd), prose.Group(costed), prose.Group(items), doubts)
 	default:
-		s.runRow("cost", "%s%s", dollars(*usd), doubts)
+		s.SubRow("cost", "%s%s", prose.Dollars(*usd), doubts)
 	}
 }
 
 // printRun writes the work of this run.
-func (sum *summary) printRun(s *streams) {
-	s.thisRun(sum.ran, sum.Attempts, sum.WallMS, sum.Throttles)
+func (sum *summary) printRun(s *term.Streams) {
+	thisRun(s, sum.ran, sum.Attempts, sum.WallMS, sum.Throttles)
 	cut := 0
 	for reason, n := range sum.Finish {
 		if (provider.Reply{Finish: reason}).Cut() {
@@ -258,34 +259,34 @@ func (sum *summary) printRun(s *streams) {
 		}
 	}
 	if cut > 0 {
-		s.runRow("cut off", "%s reached the maximum number of output tokens: raise max_tokens", count(cut, "result"))
+		s.SubRow("cut off", "%s reached the maximum number of output tokens: raise max_tokens", prose.Count(cut, "result"))
 	}
 	// An item without a result when the run stopped can be a hit in a later run.
 	if all := min(sum.Cached+sum.misses, sum.ran); all > 0 {
-		s.runRow("cache", "%s hits of %s", group(sum.Cached), group(all))
+		s.SubRow("cache", "%s hits of %s", prose.Group(sum.Cached), prose.Group(all))
 	}
 	sum.Batch.print(s)
 	if sum.Attempts == 0 && sum.Throttles == 0 {
 		return
 	}
-	s.runRow("tokens", "%s in, %s out", group(sum.InputTokens), group(sum.OutputTokens))
-	s.costRow(sum.Cost, sum.Costed, sum.ran, sum.doubts())
+	s.SubRow("tokens", "%s in, %s out", prose.Group(sum.InputTokens), prose.Group(sum.OutputTokens))
+	costRow(s, sum.Cost, sum.Costed, sum.ran, sum.doubts())
 	if len(sum.Finish) > 0 {
-		s.runRow("finish", "%s", prose.Counts(sum.Finish))
+		s.SubRow("finish", "%s", prose.Counts(sum.Finish))
 	}
 }
 
 // printLimits writes how much of the limits this run used, and which of them held it back.
-func (sum *summary) printLimits(s *streams) {
+func (sum *summary) printLimits(s *term.Streams) {
 	const maxLanes = 4
 	for _, up := range sum.Upstreams {
-		s.runRow("upstream", "%s", up)
+		s.SubRow("upstream", "%s", up)
 	}
 	lanes := slices.SortedStableFunc(slices.Values(sum.Lanes), func(a, b laneSummary) int { return cmp.Compare(b.granted, a.granted) })
 	others := lanes[min(maxLanes, len(lanes)):]
 	for _, lane := range lanes[:len(lanes)-len(others)] {
 		if text := lane.String(); text != "" {
-			s.runRow("limits", "%s", text)
+			s.SubRow("limits", "%s", text)
 		}
 	}
 	if len(others) > 0 {
@@ -293,10 +294,10 @@ func (sum *summary) printLimits(s *streams) {
 		for _, lane := range others {
 			requests += lane.granted
 		}
-		s.runRow("limits", "%s with %s: see --json", count(len(others), "other model"), count(requests, "request"))
+		s.SubRow("limits", "%s with %s: see --json", prose.Count(len(others), "other model"), prose.Count(requests, "request"))
 	}
 	if len(sum.Bound) > 0 {
-		s.runRow("limited by", "%s", prose.Shares(sum.Bound))
+		s.SubRow("limited by", "%s", prose.Shares(sum.Bound))
 	}
 }
 
@@ -304,7 +305,7 @@ func (sum *summary) printLimits(s *streams) {
 func (sum *summary) doubts() (text string) {
 	text = estimatedPart(sum.Estimated)
 	if sum.Unpriced > 0 {
-		text += fmt.Sprintf(", plus %s at unknown prices", count(sum.Unpriced, "tool call"))
+		text += fmt.Sprintf(", plus %s at unknown prices", prose.Count(sum.Unpriced, "tool call"))
 	}
 	return text
 }
@@ -314,7 +315,7 @@ func estimatedPart(usd float64) string {
 	if usd == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", %s of it estimated", dollars(usd))
+	return fmt.Sprintf(", %s of it estimated", prose.Dollars(usd))
 }
 
 // String is what the lane's limits are and what the run took of them.

@@ -9,40 +9,14 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
-
-func TestEscapeSpellsOutWhatATerminalWouldObey(t *testing.T) {
-	tests := []struct{ in, want string }{
-		{"plain, naïve, 日本", "plain, naïve, 日本"},
-		{"\x1b[2Jgone", `\x1b[2Jgone`},
-		{"two\nlines\tand\rmore", `two\nlines\tand\x0dmore`},
-		{"bad \xff byte", `bad \xff byte`},
-		{"real \ufffd replacement", "real \ufffd replacement"},
-		{"\u202eright to left", `\u202eright to left`},
-	}
-	for _, tt := range tests {
-		if got := escape(tt.in); got != tt.want {
-			t.Errorf("escape(%q) is %q, want %q", tt.in, got, tt.want)
-		}
-	}
-}
-
-func FuzzEscape(f *testing.F) {
-	f.Add("a\x00\x1b\xff\u202e\u0085")
-	f.Fuzz(func(t *testing.T, in string) {
-		out := escape(in)
-		if !utf8.ValidString(out) || strings.ContainsFunc(out, unicode.IsControl) {
-			t.Errorf("escape(%q) is %q", in, out)
-		}
-	})
-}
 
 func TestKeyFileYieldsTheNamedVariableAlone(t *testing.T) {
 	tests := []struct{ name, file, want string }{
@@ -74,21 +48,6 @@ func FuzzKeyFile(f *testing.F) {
 			t.Errorf("key %q is not in the file %q", key, file)
 		}
 	})
-}
-
-func TestTexts(t *testing.T) {
-	tests := []struct{ got, want string }{
-		{timesAsMany(1), "no more"}, {timesAsMany(1.02), "1.02 times as many"}, {timesAsMany(2500), "2,500 times as many"},
-		{bar(0, 0, 4), ""}, {bar(1, 2, 4), "[##..]  50 %"}, {bar(9, 2, 4), "[####] 100 %"},
-		{clip("schön", 3), "sc…"}, {clip("a · b · c", 8), "a · b"}, {clip("ab", 9), "ab"},
-		{fold("a  b c d", 6), "a  b c\n   d"}, {fold("a  b", 4), "a  b"}, {fold("abc def", 4), "abc\ndef"},
-		{shellQuote("out.jsonl"), "out.jsonl"}, {shellQuote("a b"), "'a b'"}, {shellQuote("it's"), `'it'\''s'`}, {shellQuote(""), "''"},
-	}
-	for _, tt := range tests {
-		if tt.got != tt.want {
-			t.Errorf("got %q, want %q", tt.got, tt.want)
-		}
-	}
 }
 
 func TestStatusNamesWhatBinds(t *testing.T) {
@@ -184,7 +143,7 @@ func TestTheHintOfARefusedKeyNamesThatProvidersVariable(t *testing.T) {
 
 func TestNoNextTryIsAnnouncedOfAHostThatNothingReached(t *testing.T) {
 	var out strings.Builder
-	r := &batchRun{s: newStreams(nil, nil, io.Discard, &out), accounts: &accounts{settings: &settings{}}, o: &runOptions{}}
+	r := &batchRun{s: term.New(nil, nil, io.Discard, &out), accounts: &accounts{settings: &settings{}}, o: &runOptions{}}
 	refused := sluice.Outcome{Kind: sluice.Network, Unsent: true, Err: errors.New("connection refused")}
 	r.lastErr = map[string]string{}
 	for _, o := range []sluice.Outcome{refused, {Unsent: true}} { // the second had its permit when the run ended
@@ -193,32 +152,5 @@ func TestNoNextTryIsAnnouncedOfAHostThatNothingReached(t *testing.T) {
 	r.warn(sluice.Event{Type: limits.EventBreaker, Lane: "m", At: time.Now(), Until: time.Now().Add(time.Minute)})
 	if out.String() != "" {
 		t.Errorf("got %q", out.String())
-	}
-}
-
-func TestAResetIsToldInItsZoneAndHere(t *testing.T) {
-	pacific, err := time.LoadLocation("America/Los_Angeles")
-	if err != nil {
-		t.Skip(err)
-	}
-	now := time.Date(2026, 7, 1, 21, 2, 0, 0, time.UTC)
-	for _, tt := range []struct {
-		until time.Time
-		want  string
-	}{
-		{time.Date(2026, 7, 1, 16, 0, 0, 0, pacific), "16:00 PDT (HERE)"},
-		{time.Date(2026, 7, 1, 16, 0, 1, 0, pacific), "16:00:01 PDT (HERE)"},
-		{time.Date(2026, 7, 1, 14, 3, 7, 0, pacific), "14:03:07 PDT (HERE)"},
-		{time.Date(2026, 7, 3, 6, 0, 0, 0, pacific), "2026-07-03 06:00 PDT (HERE)"},
-		{time.Date(2026, 7, 1, 23, 0, 0, 0, time.UTC).Local(), "HERE"},
-	} {
-		here := tt.until.Local()
-		want := strings.ReplaceAll(tt.want, "HERE", minute(here, now.Local())+here.Format(" MST"))
-		if eastOf(here) == eastOf(tt.until) {
-			want = minute(here, now.Local()) + here.Format(" MST")
-		}
-		if got := zoned(tt.until, now); got != want {
-			t.Errorf("%v is told as %q, want %q", tt.until, got, want)
-		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -169,7 +170,7 @@ func ceiling(limit limits.Window, d limits.Dimension) string {
 	case limit.Period != d.Window():
 		return limit.String()
 	}
-	return group(limit.N)
+	return prose.Group(limit.N)
 }
 
 // reread reads the files that the settings are of again, and returns settings that differ in limits alone. What else
@@ -194,10 +195,10 @@ func (r *batchRun) rereading() rereading {
 	return rereading{r.accounts.settings.files, func() fileStates {
 		said, err := r.accounts.reread()
 		if err != nil {
-			r.s.errorf("sluice: warning: limits are unchanged: %s\n", err)
+			r.s.Errorf("sluice: warning: limits are unchanged: %s\n", err)
 		}
 		for _, line := range said {
-			r.s.errorf("sluice: %s\n", line)
+			r.s.Errorf("sluice: %s\n", line)
 		}
 		return nil
 	}}

@@ -278,12 +278,12 @@ func blame(all []upstreamSummary, last map[string]string) []upstreamSummary {
 
 // String is what the upstream did, for people.
 func (s upstreamSummary) String() string {
-	text := fmt.Sprintf("%s: %s items", s.Name, group(s.Items))
+	text := fmt.Sprintf("%s: %s items", s.Name, prose.Group(s.Items))
 	if s.Throttles > 0 {
 		text += fmt.Sprintf(", throttled %s", prose.Times(s.Throttles))
 	}
 	if s.Cost != nil {
-		text += ", " + dollars(*s.Cost)
+		text += ", " + prose.Dollars(*s.Cost)
 	}
 	switch {
 	case s.LeftOut != "":

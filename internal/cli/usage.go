@@ -3,13 +3,13 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -42,7 +42,7 @@ func printHelp(cmd *cobra.Command, args []string) {
 	if brief {
 		long = cmd.Short
 	}
-	b.WriteString(wrap(long, helpWidth) + "\n\nUsage: " + cmd.UseLine() + "\n")
+	b.WriteString(term.Wrap(long, helpWidth) + "\n\nUsage: " + cmd.UseLine() + "\n")
 	if examples := strings.Split(cmd.Example, "\n"); cmd.HasExample() {
 		if brief {
 			examples = examples[:min(2, len(examples))]
@@ -82,13 +82,6 @@ func commandList(cmd *cobra.Command, group string) string {
 
 // helpWidth is the width of help in columns.
 const helpWidth = 80
-
-// wrap breaks the paragraphs of a text. Lines that begin with a space are not joined.
-func wrap(text string, width int) string {
-	text = regexp.MustCompile(`(\S)\n(\S)`).ReplaceAllString(text, "$1 $2")
-	broken := regexp.MustCompile(fmt.Sprintf(`(.{1,%d})( |\n|$)`, width)).ReplaceAllString(text, "$1\n")
-	return strings.TrimRight(broken, "\n")
-}
 
 // widestFlag is how long a flag with its values is beside its description. The description of a longer one is on the next line.
 const widestFlag = 30
@@ -133,7 +126,7 @@ func flagHelp(cmd *cobra.Command, brief bool) string {
 		if len(l.left) > width {
 			l.left += indent[:width+1]
 		}
-		fmt.Fprintf(&b, "%-*s  %s\n", width, l.left, strings.ReplaceAll(wrap(l.right, helpWidth-width-2), "\n", indent))
+		fmt.Fprintf(&b, "%-*s  %s\n", width, l.left, strings.ReplaceAll(term.Wrap(l.right, helpWidth-width-2), "\n", indent))
 	}
 	return b.String()
 }

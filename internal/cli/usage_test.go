@@ -8,12 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/sluice-llm/sluice/internal/term"
 )
 
 // Help fits 80 columns, and the short help 24 rows. No description is long.
 func TestHelpFitsAScreen(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	root := newRoot(newStreams(nil, strings.NewReader(""), &stdout, &stderr))
+	root := newRoot(term.New(nil, strings.NewReader(""), &stdout, &stderr))
 	var check func(cmd *cobra.Command)
 	check = func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sluice-llm/sluice/internal/term"
 )
 
 // version is what is known of the binary.
@@ -21,7 +23,7 @@ type version struct {
 }
 
 // newVersion returns the command that says which Sluice this is.
-func newVersion(s *streams) *cobra.Command {
+func newVersion(s *term.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
@@ -31,9 +33,9 @@ func newVersion(s *streams) *cobra.Command {
 		Args: none,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
-				return s.printJSON(buildVersion())
+				return s.JSON(buildVersion())
 			}
-			return s.printVersion()
+			return printVersion(s)
 		},
 	}
 	define(cmd, flagGroup{"Output", []flag{{name: "json", field: &asJSON, help: "Print one JSON document", common: true}}})
@@ -41,8 +43,8 @@ func newVersion(s *streams) *cobra.Command {
 }
 
 // printVersion prints which Sluice this is, on one line.
-func (s *streams) printVersion() error {
-	_, err := fmt.Fprintln(s.out, buildVersion())
+func printVersion(s *term.Streams) error {
+	_, err := fmt.Fprintln(s.Out, buildVersion())
 	return err
 }
 

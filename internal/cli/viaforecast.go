@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 )
 
 // autoWords say what --batch does.
@@ -16,31 +17,31 @@ func autoWords(a *forecast.Auto) string {
 	if a.WaitS == nil {
 		return fmt.Sprintf("all items are sent live immediately and take about %s, because no batch can finish before the deadline", took)
 	}
-	return fmt.Sprintf("all items go into batches; after %s, items without a result are sent live: sending all items live would take about %s", span(a.WaitS.Duration), took)
+	return fmt.Sprintf("all items go into batches; after %s, items without a result are sent live: sending all items live would take about %s", prose.Span(a.WaitS.Duration), took)
 }
 
 // printVia writes it for people, as rows below those of live calls.
-func printVia(s *streams, v *forecast.Via) {
+func printVia(s *term.Streams, v *forecast.Via) {
 	if v == nil || len(v.Accounts) == 0 {
 		return
 	}
-	s.row("by batch", "%s", viaCost(v))
+	s.Row("by batch", "%s", viaCost(v))
 	for _, b := range v.Accounts {
-		text := fmt.Sprintf("%s at %s: %s, about %s", countBatches(b.Batches), b.Provider, count(b.Requests, "request"), megabytes(b.Bytes))
+		text := fmt.Sprintf("%s at %s: %s, about %s", countBatches(b.Batches), b.Provider, prose.Count(b.Requests, "request"), megabytes(b.Bytes))
 		if b.Window.Duration > 0 {
 			text += ", within " + hours(b.Window.Duration)
 		}
 		if b.BoundBy != "" {
-			text += fmt.Sprintf("; %s turns for %s", group(b.Turns), strings.ReplaceAll(b.BoundBy, "_", " "))
+			text += fmt.Sprintf("; %s turns for %s", prose.Group(b.Turns), strings.ReplaceAll(b.BoundBy, "_", " "))
 		}
-		s.row("batches", "%s", text)
+		s.Row("batches", "%s", text)
 	}
 	if v.Pending.Batches > 0 {
-		s.row("pending", "%s in %s of earlier runs, which are resumed and not submitted again: the numbers above include them",
-			count(v.Requests, "request"), countBatches(v.Batches))
+		s.Row("pending", "%s in %s of earlier runs, which are resumed and not submitted again: the numbers above include them",
+			prose.Count(v.Requests, "request"), countBatches(v.Batches))
 	}
 	if v.Auto != nil {
-		s.row("deadline", "%s", autoWords(v.Auto))
+		s.Row("deadline", "%s", autoWords(v.Auto))
 	}
 }
 
@@ -59,22 +60,22 @@ func countBatches(n int) string {
 	if n == 1 {
 		return "1 batch"
 	}
-	return group(n) + " batches"
+	return prose.Group(n) + " batches"
 }
 
 // hours writes the time in which a batch ends as providers state it.
 func hours(d time.Duration) string {
 	if d%time.Hour != 0 {
-		return span(d)
+		return prose.Span(d)
 	}
-	return number(d.Hours()) + " h"
+	return prose.Number(d.Hours()) + " h"
 }
 
 // megabytes writes a size as providers state theirs.
 func megabytes(n int64) string {
 	const mega = 1e6
 	if n < mega/10 {
-		return fmt.Sprintf("%s kB", number(float64((n+999)/1000)))
+		return fmt.Sprintf("%s kB", prose.Number(float64((n+999)/1000)))
 	}
 	return fmt.Sprintf("%.1f MB", float64(n)/mega)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/batchjob"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 )
 
 // partFigures are how the parts of a run stand together.
@@ -86,13 +87,13 @@ func (f *partFigures) words(now time.Time) string {
 	}
 	text := countBatches(f.All) + ": " + prose.Counts(f.ByState)
 	if f.Submitted > 0 {
-		text += fmt.Sprintf("; the provider finished %s of %s requests", group(f.Done), group(f.Submitted))
+		text += fmt.Sprintf("; the provider finished %s of %s requests", prose.Group(f.Done), prose.Group(f.Submitted))
 	}
 	if f.Expires.After(now) {
-		text += fmt.Sprintf("; the first batch expires in %s", span(f.Expires.Sub(now)))
+		text += fmt.Sprintf("; the first batch expires in %s", prose.Span(f.Expires.Sub(now)))
 	}
 	if f.Problem != "" {
-		text += "; the provider says: " + clip(f.Problem, mostMessage)
+		text += "; the provider says: " + term.Clip(f.Problem, mostMessage)
 	}
 	return text
 }
@@ -106,9 +107,9 @@ func (f *partFigures) left(now time.Time) string {
 	if f.running == 1 {
 		verb = "continues"
 	}
-	text := fmt.Sprintf("%s with %s %s at the provider", countBatches(f.running), count(f.runs, "request"), verb)
+	text := fmt.Sprintf("%s with %s %s at the provider", countBatches(f.running), prose.Count(f.runs, "request"), verb)
 	if f.Expires.After(now) {
-		text += ", the first until " + clock(f.Expires, now)
+		text += ", the first until " + prose.Clock(f.Expires, now, time.TimeOnly)
 	}
 	return text
 }
@@ -125,7 +126,7 @@ func partRows(all []batch.Part, row func(name, format string, args ...any), now 
 	pending := slices.DeleteFunc(slices.Clone(all), func(p batch.Part) bool { return !p.Open() })
 	for i := range pending {
 		if i == mostParts && len(pending) > mostParts+1 {
-			row("", "and %s more: --json lists all", group(len(pending)-mostParts))
+			row("", "and %s more: --json lists all", prose.Group(len(pending)-mostParts))
 			return
 		}
 		row("batch", "%s", partWords(&pending[i], now))
@@ -136,24 +137,24 @@ func partRows(all []batch.Part, row func(name, format string, args ...any), now 
 func partWords(p *batch.Part, now time.Time) string {
 	text := fmt.Sprintf("%s %s: %s", p.Account, cmp.Or(p.Batch, "part "+p.Tag), strings.ReplaceAll(stateOf(p), "_", " "))
 	if p.Batch == "" {
-		text += fmt.Sprintf(", %s", count(p.Requests, "request"))
+		text += fmt.Sprintf(", %s", prose.Count(p.Requests, "request"))
 	} else {
-		text += fmt.Sprintf(", %s of %s done", group(p.Succeeded+p.Failed), group(p.Requests))
+		text += fmt.Sprintf(", %s of %s done", prose.Group(p.Succeeded+p.Failed), prose.Group(p.Requests))
 	}
 	if p.Failed > 0 {
-		text += fmt.Sprintf(", %s failed", group(p.Failed))
+		text += fmt.Sprintf(", %s failed", prose.Group(p.Failed))
 	}
 	if p.Model != "" {
 		text += ", " + p.Model
 	}
 	if !p.MadeAt.IsZero() {
-		text += fmt.Sprintf(", made %s ago", span(now.Sub(p.MadeAt)))
+		text += fmt.Sprintf(", made %s ago", prose.Span(now.Sub(p.MadeAt)))
 	}
 	if running(p) && p.ExpiresAt.After(now) {
-		text += ", expires in " + span(p.ExpiresAt.Sub(now))
+		text += ", expires in " + prose.Span(p.ExpiresAt.Sub(now))
 	}
 	if p.Problem != nil {
-		text += ": " + clip(p.Problem.Message, mostMessage)
+		text += ": " + term.Clip(p.Problem.Message, mostMessage)
 	}
 	return text
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 )
 
 // batchSummary is the work of a run with --batch, as --json prints it.
@@ -38,15 +39,15 @@ func newBatchSummary(o *runOptions, rep *batch.BatchReport) *batchSummary {
 }
 
 // print writes it for people.
-func (v *batchSummary) print(s *streams) {
+func (v *batchSummary) print(s *term.Streams) {
 	if v == nil || v.Items+v.Live+v.Pending+v.Lost == 0 {
 		return
 	}
-	s.runRow("batch", "%s", prose.Fields(
-		prose.If(v.Items, count(v.Items, "item")+" in "+countBatches(v.Batches)), prose.If(v.Live, count(v.Live, "item")+" live"),
+	s.SubRow("batch", "%s", prose.Fields(
+		prose.If(v.Items, prose.Count(v.Items, "item")+" in "+countBatches(v.Batches)), prose.If(v.Live, prose.Count(v.Live, "item")+" live"),
 		prose.If(v.Pending, countBatches(v.Pending)+" pending"), prose.If(v.Lost, countBatches(v.Lost)+" lost")))
 	if v.Saved != nil {
-		s.runRow("saved", "%s: live requests would have cost %s", dollars(*v.Saved), dollars(*v.LiveCost))
+		s.SubRow("saved", "%s: live requests would have cost %s", prose.Dollars(*v.Saved), prose.Dollars(*v.LiveCost))
 	}
 }
 
@@ -82,7 +83,7 @@ func (o *runOptions) calledOff(was, left int) string {
 		if left == 1 {
 			verb = "is"
 		}
-		words = append(words, fmt.Sprintf("%s %s remaining: %s", count(left, "item"), verb, o.withoutCancel().command()))
+		words = append(words, fmt.Sprintf("%s %s remaining: %s", prose.Count(left, "item"), verb, o.withoutCancel().command()))
 	}
 	return strings.Join(words, "; ")
 }

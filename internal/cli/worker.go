@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"sync"
@@ -16,6 +15,8 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
 )
@@ -31,7 +32,7 @@ type workerOptions struct {
 }
 
 // newWorker returns the command that makes the calls of runs on other hosts.
-func newWorker(s *streams) *cobra.Command {
+func newWorker(s *term.Streams) *cobra.Command {
 	var o workerOptions
 	cmd := &cobra.Command{
 		Use:   "worker --redis URL",
@@ -90,11 +91,11 @@ type workerRun struct {
 }
 
 // runWorker is the worker command.
-func runWorker(ctx context.Context, s *streams, o *workerOptions) (err error) {
+func runWorker(ctx context.Context, s *term.Streams, o *workerOptions) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
-	w := &workerRun{o: o, batchRun: newBatchRun(s, &runOptions{account: o.account, args: s.args, watch: o.watch})}
+	w := &workerRun{o: o, batchRun: newBatchRun(s, &runOptions{account: o.account, args: s.Args, watch: o.watch})}
 	recorded, err := w.record()
 	if err != nil {
 		return err
@@ -104,13 +105,13 @@ func runWorker(ctx context.Context, s *streams, o *workerOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { w.s.note(watch.close()) }()
+	defer func() { w.s.Warn(watch.close()) }()
 	w.observers = append(w.observers, watch.observers()...)
 	shared, err := o.shared.open(ctx, s, "worker", o.watch.verbose)
 	if err != nil {
 		return err
 	}
-	defer func() { w.s.note(shared.Close()) }()
+	defer func() { w.s.Warn(shared.Close()) }()
 	if err := w.open(shared); err != nil {
 		return err
 	}
@@ -153,7 +154,7 @@ func (w *workerRun) begin(ctx context.Context, shared *shared) (err error) {
 	cfg := batch.Config{
 		Provider: a.provider, Registry: a.settings.registry, BaseURL: a.flags.baseURL, Key: a.Key, Scheduler: a.Scheduler, Price: a.Price,
 		Transport: a.transport, ExtraHeader: a.headers, Workers: a.room.calls, Observer: &w.observers,
-		Logger: slog.New(&logHandler{s: w.s, verbose: w.o.watch.verbose}),
+		Logger: w.s.Logger(w.o.watch.verbose),
 	}
 	if a.upstreams != nil {
 		cfg.Upstreams = a.upstreams.Upstreams
@@ -216,21 +217,21 @@ func (w *workerRun) run(ctx context.Context, abandon func()) error {
 	returned, returnErr := w.source.Close(cause)
 	signals.stop()
 	p.stop()
-	w.s.note(returnErr)
+	w.s.Warn(returnErr)
 	return w.conclude(rep, returned, err)
 }
 
 // conclude says what the worker did, and returns what the program ends with.
 func (w *workerRun) conclude(rep work.Report, returned int, err error) error {
-	if w.o.watch.progress != progressJSON {
-		line := fmt.Sprintf("%s done", group(rep.Done))
+	if w.o.watch.progress != term.ProgressJSON {
+		line := fmt.Sprintf("%s done", prose.Group(rep.Done))
 		if rep.Failed > 0 {
-			line += fmt.Sprintf(", %s failed", group(rep.Failed))
+			line += fmt.Sprintf(", %s failed", prose.Group(rep.Failed))
 		}
 		if returned > 0 {
-			line += fmt.Sprintf(", %s given back", group(returned))
+			line += fmt.Sprintf(", %s given back", prose.Group(returned))
 		}
-		w.s.errorf("%s in %s\n", line, span(rep.Wall))
+		w.s.Errorf("%s in %s\n", line, prose.Span(rep.Wall))
 	}
 	if w.abandoned == 0 && (err == nil || errors.Is(err, work.ErrDrained)) { // an end by a signal is the usual one
 		return nil

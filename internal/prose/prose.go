@@ -158,6 +158,29 @@ func Clock(t, now time.Time, layout string) string {
 	return t.Format(layout)
 }
 
+// Zoned writes an instant in its own zone, with the name of the zone, and in local time if that differs.
+func Zoned(t, now time.Time) string {
+	local := t.Local()
+	here := minute(local, now.Local()) + local.Format(" MST")
+	_, east := t.Zone()
+	if _, hereEast := local.Zone(); east == hereEast {
+		return here
+	}
+	return minute(t, now.In(t.Location())) + t.Format(" MST") + " (" + here + ")"
+}
+
+// minute writes a time of day: with the date if now is another day, and with seconds if t has some or is soon.
+func minute(t, now time.Time) string {
+	layout := "15:04"
+	if t.Second() != 0 || t.Sub(now) < 2*time.Minute {
+		layout = time.TimeOnly
+	}
+	if t.YearDay() != now.YearDay() || t.Year() != now.Year() {
+		layout = "2006-01-02 " + layout
+	}
+	return t.Format(layout)
+}
+
 // Percent writes a share of one; what is above nothing is never written as 0 %.
 func Percent(share float64) string {
 	if share > 0 && share < 0.005 {

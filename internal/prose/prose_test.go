@@ -33,3 +33,21 @@ func TestTexts(t *testing.T) {
 		}
 	}
 }
+
+func TestZonedHasTheStatedZoneAndTheLocalOne(t *testing.T) {
+	pacific := time.FixedZone("PDT", -7*3600)
+	if _, east := time.Date(2026, 7, 1, 16, 0, 0, 0, time.Local).Zone(); east == -7*3600 {
+		t.Skip("the local zone is that of the test")
+	}
+	now := time.Date(2026, 7, 1, 21, 2, 0, 0, time.UTC)
+	for until, want := range map[time.Time]string{
+		time.Date(2026, 7, 1, 16, 0, 0, 0, pacific): "16:00 PDT (",
+		time.Date(2026, 7, 1, 16, 0, 1, 0, pacific): "16:00:01 PDT (",
+		time.Date(2026, 7, 1, 14, 3, 7, 0, pacific): "14:03:07 PDT (",
+		time.Date(2026, 7, 3, 6, 0, 0, 0, pacific):  "2026-07-03 06:00 PDT (",
+	} {
+		if got := prose.Zoned(until, now); got != want+prose.Zoned(until.Local(), now)+")" {
+			t.Errorf("%v is written as %q, want %q and local time", until, got, want)
+		}
+	}
+}

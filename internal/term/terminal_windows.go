@@ -1,4 +1,4 @@
-package cli
+package term
 
 import (
 	"os"
@@ -7,9 +7,9 @@ import (
 )
 
 // hasTerminal reports whether the process has a controlling terminal, which only matters where one hangs up.
-func hasTerminal() bool { return false }
+func HasTerminal() bool { return false }
 
-// steerable makes a console read escape sequences, and reports whether it does.
+// steerable reports whether a terminal understands escape sequences.
 func steerable(f *os.File) bool {
 	var mode uint32
 	console := windows.Handle(f.Fd())

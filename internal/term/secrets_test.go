@@ -1,4 +1,4 @@
-package cli
+package term
 
 import (
 	"bytes"
@@ -13,13 +13,13 @@ func TestKeysOfTheEnvironmentAreHidden(t *testing.T) {
 	t.Setenv("MY_TLS_KEY", path)
 	t.Setenv("MY_KEY_NAME", "ordinary words")
 	var out bytes.Buffer
-	s := newStreams(nil, nil, io.Discard, &out)
-	s.errorf("%s, %s, %s\n", secret, path, "ordinary words")
+	s := New(nil, nil, io.Discard, &out)
+	s.Errorf("%s, %s, %s\n", secret, path, "ordinary words")
 	if got := out.String(); got != "***, "+path+", ordinary words\n" {
 		t.Error(got)
 	}
 	out.Reset()
-	s.errorf("%s\n", strings.ReplaceAll(secret, " ", "+"))
+	s.Errorf("%s\n", strings.ReplaceAll(secret, " ", "+"))
 	if got := out.String(); got != "***\n" {
 		t.Error(got)
 	}

@@ -1,18 +1,22 @@
-package cli
+package term
 
 import (
 	"context"
 	"log/slog"
 )
 
-// logHandler prints what libraries log: warnings, and all of it to whom asked for more.
+// Logger returns a logger that prints warnings to standard error, and if verbose also information.
+func (s *Streams) Logger(verbose bool) *slog.Logger {
+	return slog.New(&logHandler{s: s, verbose: verbose})
+}
+
 type logHandler struct {
-	s       *streams
+	s       *Streams
 	verbose bool
 	attrs   string
 }
 
-// Enabled reports whether records of that level are printed.
+// Enabled reports whether records of this level are printed.
 func (h *logHandler) Enabled(_ context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn || h.verbose && level >= slog.LevelInfo
 }
@@ -28,7 +32,7 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelWarn {
 		prefix = "warning: "
 	}
-	h.s.errorf("sluice: %s%s\n", prefix, text)
+	h.s.Errorf("sluice: %s%s\n", prefix, text)
 	return nil
 }
 
@@ -41,5 +45,5 @@ func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &with
 }
 
-// WithGroup returns h: what our libraries log has no groups.
+// WithGroup returns h, because records of this program have no groups.
 func (h *logHandler) WithGroup(string) slog.Handler { return h }

@@ -1,17 +1,17 @@
 //go:build unix
 
-package cli
+package term
 
 import (
 	"os"
 	"syscall"
 )
 
-// steerable reports whether a terminal reads escape sequences.
+// steerable reports whether a terminal understands escape sequences.
 func steerable(*os.File) bool { return os.Getenv("TERM") != "dumb" }
 
 // hasTerminal reports whether the process has a controlling terminal.
-func hasTerminal() bool {
+func HasTerminal() bool {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return false
