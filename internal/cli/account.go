@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/pricing"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -158,13 +159,13 @@ func checkBaseURL(address string) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil:
-		return usageError(errors.New("--base-url is not a valid URL"), "give a URL such as http://127.0.0.1:8000/v1")
+		return fault.New(fault.Value, errors.New("--base-url is not a valid URL"), "give a URL such as http://127.0.0.1:8000/v1")
 	case address != "" && (u.Scheme != "http" && u.Scheme != "https" || u.Host == ""):
-		return usageError(errors.New("--base-url is not an http or https URL"), "give a URL such as http://127.0.0.1:8000/v1")
+		return fault.New(fault.Value, errors.New("--base-url is not an http or https URL"), "give a URL such as http://127.0.0.1:8000/v1")
 	case u.User != nil:
-		return usageError(errors.New("--base-url contains a user or password"), "send the user and password with --header 'Authorization: Basic ...'")
+		return fault.New(fault.Value, errors.New("--base-url contains a user or password"), "send the user and password with --header 'Authorization: Basic ...'")
 	case u.RawQuery != "" || u.Fragment != "" || strings.HasSuffix(address, "#"):
-		return usageError(errors.New("--base-url has a query or a fragment"), "remove the part that starts with ? or #")
+		return fault.New(fault.Value, errors.New("--base-url has a query or a fragment"), "remove the part that starts with ? or #")
 	}
 	return nil
 }
@@ -176,7 +177,7 @@ func (f *accountFlags) named(known *provider.Registry) (provider.Provider, error
 		return p, unknownProvider(known, f.provider)
 	}
 	if p.Name == "sim" && f.baseURL != "" {
-		return p, usageError(errors.New("--base-url does not apply to --provider sim, which is built in"),
+		return p, fault.New(fault.Conflict, errors.New("--base-url does not apply to --provider sim, which is built in"),
 			"omit it, or use a running `sluice sim` with --provider openai-compatible")
 	}
 	return p, f.checkAddress(p)
@@ -187,7 +188,7 @@ func (f *accountFlags) checkAddress(p provider.Provider) error {
 	if f.baseURL != "" || p.BaseURL != "" || f.elsewhere {
 		return nil
 	}
-	return usageError(fmt.Errorf("provider %s has no default address", p.Name),
+	return fault.New(fault.Provider, fmt.Errorf("provider %s has no default address", p.Name),
 		"set its address, for example --base-url %s", cmp.Or(p.BaseForm, "http://127.0.0.1:8000/v1"))
 }
 
@@ -206,7 +207,7 @@ func (a *accounts) of(model string) (provider.Provider, error) {
 		if ids := known.SuggestModel(model); len(ids) > 0 {
 			near = ": ids begin with " + strings.Join(ids, " or ")
 		}
-		return p, usageError(fmt.Errorf("the provider of model %q is unknown%s", model, near),
+		return p, fault.New(fault.Provider, fmt.Errorf("the provider of model %q is unknown%s", model, near),
 			"set --provider, one of %s, or --base-url for an OpenAI-compatible server", strings.Join(known.Names(), ", "))
 	}
 	return p, a.flags.checkAddress(p)
@@ -254,7 +255,7 @@ func (a *accounts) schedulerOf(c sluice.Config, p provider.Provider, label strin
 	c.MaxThrottles = a.settings.maxThrottles()
 	scheduler, err := a.make(&c)
 	if err != nil && c.StateDir != "" {
-		return nil, usageError(err, "set XDG_STATE_HOME to a directory that you can write to, because learned limits are kept in %s", c.StateDir)
+		return nil, fault.New(fault.File, err, "set XDG_STATE_HOME to a directory that you can write to, because learned limits are kept in %s", c.StateDir)
 	}
 	if err != nil {
 		return nil, err
@@ -385,7 +386,7 @@ func parseHeaders(texts []string) (http.Header, error) {
 		badName := name == "" || strings.ContainsFunc(name, notInName)
 		badValue := strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 		if !ok || badName || badValue { // the text may hold a secret: it is not quoted
-			return nil, usageError(errors.New("a --header is not of the form 'Name: value'"),
+			return nil, fault.New(fault.Value, errors.New("a --header is not of the form 'Name: value'"),
 				"write --header 'X-Project: blue'")
 		}
 		h.Add(name, value)
@@ -403,7 +404,7 @@ func notInName(r rune) bool {
 func checkSent(h http.Header) error {
 	for _, name := range [...]string{"Accept-Encoding", "Connection", "Content-Length", "Host", "Trailer", "Transfer-Encoding", "Upgrade"} {
 		if h.Get(name) != "" && !(name == "Accept-Encoding" && h.Get(name) == "identity") {
-			return usageError(fmt.Errorf("--header %s: Sluice sets this header for each connection", name), "omit it, and set the address with --base-url")
+			return fault.New(fault.Value, fmt.Errorf("--header %s: Sluice sets this header for each connection", name), "omit it, and set the address with --base-url")
 		}
 	}
 	return nil

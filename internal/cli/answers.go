@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
@@ -38,7 +39,7 @@ standard output of each command is printed, in the order of the items. The comma
   sluice answers .sluice-exec --format csv > answers.csv`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError(fmt.Errorf("expected one file of results, not %d", len(args)),
+				return fault.New(fault.Usage, fmt.Errorf("expected one file of results, not %d", len(args)),
 					"name the output file of a run: sluice answers OUT.jsonl")
 			}
 			return nil
@@ -59,7 +60,7 @@ standard output of each command is printed, in the order of the items. The comma
 // check finds what is wrong with the flags.
 func (o *answersOptions) check() error {
 	if o.results == "-" || o.input == "-" {
-		return usageError(errors.New("answers are not read from standard input"), "name a file, because Sluice may read it more than once")
+		return fault.New(fault.Value, errors.New("answers are not read from standard input"), "name a file, because Sluice may read it more than once")
 	}
 	return nil
 }
@@ -98,11 +99,11 @@ func printAnswers(s *term.Streams, o *answersOptions) error {
 	if dir, ok := execDir(o.results); ok {
 		p.commands = dir
 		if o.input != "" {
-			return usageError(errors.New("--input applies only to the output of sluice run"), "omit --input: results of commands are already in the order of their items")
+			return fault.New(fault.Conflict, errors.New("--input applies only to the output of sluice run"), "omit --input: results of commands are already in the order of their items")
 		}
 	} else {
 		if p.results, err = batch.OpenRecordings(o.results); err != nil {
-			return usageError(err, noResults, "answers")
+			return fault.New(fault.File, err, noResults, "answers")
 		}
 		defer p.results.Close()
 	}
@@ -119,10 +120,10 @@ const noResults = "name the file that sluice run -o OUT.jsonl wrote: sluice %s O
 // explainAnswers gives an error its exit code and hint.
 func explainAnswers(err error) error {
 	switch {
-	case isAny[*batch.RecordingError](err):
-		return usageError(err, "name the output file of a run, not its input file")
-	case isAny[*inputFileError](err):
-		return usageError(err, "set --input to the input file of the run")
+	case fault.Is[*batch.RecordingError](err):
+		return fault.New(fault.Output, err, "name the output file of a run, not its input file")
+	case fault.Is[*inputFileError](err):
+		return fault.New(fault.Input, err, "set --input to the input file of the run")
 	}
 	return err
 }

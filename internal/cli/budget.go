@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/pricing"
 )
 
@@ -128,31 +129,31 @@ const maxCost = 1e9
 
 // missingPrice is the error about --max-cost without prices.
 func missingPrice() error {
-	return usageError(errors.New("--max-cost needs the prices of the models, but some prices are unknown"), "set the prices in USD per million tokens, for example --price 0.15/0.60")
+	return fault.New(fault.Price, errors.New("--max-cost needs the prices of the models, but some prices are unknown"), "set the prices in USD per million tokens, for example --price 0.15/0.60")
 }
 
 // explainBudget says which flag stopped a run.
-func (e *exitError) explainBudget(spent *batch.BudgetError) (flag string) {
+func explainBudget(e *fault.Error, spent *batch.BudgetError) (flag string) {
 	flag = "--" + strings.ReplaceAll(string(spent.What), "_", "-")
-	e.code, e.err = exitBudget, fmt.Errorf("stopped by %s: %w", flag, spent)
+	e.Code, e.Err = fault.Cap, fmt.Errorf("stopped by %s: %w", flag, spent)
 	return flag
 }
 
 // explainBudget says how a run whose budget is spent goes on.
-func (o *runOptions) explainBudget(e *exitError, spent *batch.BudgetError) {
-	flag, unit := e.explainBudget(spent), 1.0
+func (o *runOptions) explainBudget(e *fault.Error, spent *batch.BudgetError) {
+	flag, unit := explainBudget(e, spent), 1.0
 	if spent.Unit == "usd" {
 		unit = 1e-6
 	}
 	switch {
 	case spent.Alone():
 		enough := strconv.FormatFloat(math.Ceil((spent.Used.Used+spent.Next)/unit)*unit, 'f', int(-math.Log10(unit)), 64)
-		e.hint = "limit responses with --max-tokens, or resume with a higher cap: " + o.command(flag, enough)
+		e.Hint = "limit responses with --max-tokens, or resume with a higher cap: " + o.command(flag, enough)
 	case spent.What == batch.LimitedTime && o.budget.deadline.after == 0:
-		e.hint = "resume without a deadline: " + o.command("--deadline")
+		e.Hint = "resume without a deadline: " + o.command("--deadline")
 	case spent.What == batch.LimitedFailures:
-		e.hint = "check the errors, then send the failed items again: " + o.command("--redo", "failed")
+		e.Hint = "check the errors, then send the failed items again: " + o.command("--redo", "failed")
 	default:
-		e.hint = "resume with the same command, which has a full new cap: " + o.command()
+		e.Hint = "resume with the same command, which has a full new cap: " + o.command()
 	}
 }

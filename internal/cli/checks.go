@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/fault"
 )
 
 // checkFlags say which responses are accepted.
@@ -41,11 +42,11 @@ func (c *checkFlags) rules() (rules batch.Rules, err error) {
 	if c.schema != "" {
 		doc, err := readNamed(c.schema, schemaMiB)
 		if err != nil {
-			return rules, usageError(fmt.Errorf("--schema: %w", err), "name a file with a JSON Schema")
+			return rules, fault.New(fault.File, fmt.Errorf("--schema: %w", err), "name a file with a JSON Schema")
 		}
 		c.text = string(doc)
 		if rules.Schema, err = batch.ParseSchema(doc); err != nil {
-			return rules, usageError(fmt.Errorf("--schema %s: %w", c.schema, err), "correct the schema, of draft 4, 6, 7, 2019-09 or 2020-12, with patterns in the syntax of RE2")
+			return rules, fault.New(fault.Value, fmt.Errorf("--schema %s: %w", c.schema, err), "correct the schema, of draft 4, 6, 7, 2019-09 or 2020-12, with patterns in the syntax of RE2")
 		}
 	}
 	return rules, nil

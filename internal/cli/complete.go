@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -47,7 +48,7 @@ func refuseOtherShells(root *cobra.Command) {
 	cmd.Long = "Print the completion script of a shell. `sluice completion SHELL --help` says where to put it."
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usageError(fmt.Errorf("no completion for %s", args[0]), "use one of %s", strings.Join(shells, ", "))
+			return fault.New(fault.Usage, fmt.Errorf("no completion for %s", args[0]), "use one of %s", strings.Join(shells, ", "))
 		}
 		return cmd.Help()
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/fault"
 )
 
 // distribute has the calls of a batch made by workers, if that is asked for.
@@ -57,7 +58,7 @@ const mostJobName = 100
 // checkJob refuses names that tables cannot show.
 func checkJob(name string) error {
 	if len(name) > mostJobName || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) {
-		return usageError(fmt.Errorf("--job: the maximum is %d characters, without spaces", mostJobName), "give a short name, such as --job labels")
+		return fault.New(fault.Value, fmt.Errorf("--job: the maximum is %d characters, without spaces", mostJobName), "give a short name, such as --job labels")
 	}
 	return nil
 }
@@ -98,7 +99,7 @@ func digest(parts ...string) string {
 
 // explainJob gives an error of a job its exit code and a hint. It returns other errors as they are.
 func explainJob(err error, job string) error {
-	e := &exitError{code: exitFailed, err: err}
+	e := &fault.Error{Code: fault.Failed, Err: err}
 	held, isHeld := errors.AsType[*cluster.HeldError](err)
 	version, isVersion := errors.AsType[*cluster.VersionError](err)
 	terms, isTerms := errors.AsType[*cluster.TermsError](err)
@@ -106,20 +107,20 @@ func explainJob(err error, job string) error {
 	const oneRelease = "use the same release of Sluice on all hosts"
 	switch {
 	case isHeld:
-		e.code, e.err = exitUsage, fmt.Errorf("job %q is in use by process %d on host %s", job, held.PID, held.Host)
-		e.hint = "wait for that run, stop it, or use another output with -o OUT.jsonl"
+		e.Code, e.Err = fault.Job, fmt.Errorf("job %q is in use by process %d on host %s", job, held.PID, held.Host)
+		e.Hint = "wait for that run, stop it, or use another output with -o OUT.jsonl"
 	case errors.Is(err, cluster.ErrOtherInput):
-		e.code, e.err = exitUsage, fmt.Errorf("job %q was started with another input or other settings, and has requests or results that are not recorded", job)
-		e.hint = "run the first command again to record them, or use another output with -o OUT.jsonl"
+		e.Code, e.Err = fault.Job, fmt.Errorf("job %q was started with another input or other settings, and has requests or results that are not recorded", job)
+		e.Hint = "run the first command again to record them, or use another output with -o OUT.jsonl"
 	case errors.Is(err, cluster.ErrNoWorkers):
-		e.hint = "correct the cause, start a worker, and run the same command again"
+		e.Hint = "correct the cause, start a worker, and run the same command again"
 	case errors.Is(err, cluster.ErrFenced):
-		e.err = fmt.Errorf("another run took over job %q while this run could not reach Redis", job)
-		e.hint = "let the other run finish the remaining items"
+		e.Err = fmt.Errorf("another run took over job %q while this run could not reach Redis", job)
+		e.Hint = "let the other run finish the remaining items"
 	case isVersion:
-		e.code, e.err, e.hint = exitUsage, version, oneRelease
+		e.Code, e.Err, e.Hint = fault.Job, version, oneRelease
 	case isTerms:
-		e.code, e.err, e.hint = exitUsage, terms, oneRelease
+		e.Code, e.Err, e.Hint = fault.Job, terms, oneRelease
 	case isEngine:
 		return explainEngine(engine, "--redis")
 	default:

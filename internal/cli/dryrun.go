@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
@@ -93,8 +94,8 @@ func (d *dryRun) doubt(l *forecast.Lane, a *accounts) {
 			text = "upstream " + p.Name + ": " + text
 		}
 		d.unknown("time: " + text)
-		if e, ok := errors.AsType[*exitError](why); ok {
-			d.Hint = cmp.Or(d.Hint, e.hint)
+		if e, ok := errors.AsType[*fault.Error](why); ok {
+			d.Hint = cmp.Or(d.Hint, e.Hint)
 		}
 	}
 	if a.settings.foreign(l.Model) {

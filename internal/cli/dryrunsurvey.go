@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -39,7 +40,7 @@ func (a *accounts) surveyUpstreams() error {
 	a.shares = len(idle)
 	ups, err := provider.NewUpstreams(cfg)
 	if err != nil {
-		return usageError(err, "correct the upstream in %s", a.settings.file.Name)
+		return fault.New(fault.Settings, err, "correct the upstream in %s", a.settings.file.Name)
 	}
 	a.upstreams = &upstreams{Upstreams: ups}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/term"
 )
@@ -12,7 +13,7 @@ import (
 func openEvents(s *term.Streams, name string) (*telemetry.Log, error) {
 	log, err := telemetry.OpenLog(name, s.Redact)
 	if err != nil {
-		return nil, usageError(fmt.Errorf("--events: %w", err), "name a writable file that contains only events")
+		return nil, fault.New(fault.File, fmt.Errorf("--events: %w", err), "name a writable file that contains only events")
 	}
 	return log, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/proc/agents"
 	"github.com/sluice-llm/sluice/internal/term"
@@ -64,14 +65,14 @@ the first interrupt, exec waits for running commands. A second interrupt ends ru
   sluice exec --items tasks.jsonl --persistent --jobs 8 -- python3 worker.py`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError(errors.New("no command is given"), "write it after two dashes: sluice exec --items F -- CMD ARGS...")
+				return fault.New(fault.Missing, errors.New("no command is given"), "write it after two dashes: sluice exec --items F -- CMD ARGS...")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if at := slices.Index(args, "--"); at > 0 && cmd.ArgsLenAtDash() < 0 {
 				if _, err := command.Find(args); err != nil { // else -- is the command's own
-					return usageError(fmt.Errorf("unexpected argument %q before the command", args[0]), "name the file of items: --items %s", term.Quote(args[0]))
+					return fault.New(fault.Usage, fmt.Errorf("unexpected argument %q before the command", args[0]), "name the file of items: --items %s", term.Quote(args[0]))
 				}
 			}
 			o.args, o.cfg.Command.Args = s.Args, args
@@ -148,7 +149,7 @@ func (o *execOptions) config(s *term.Streams) (proc.Config, error) {
 // check refuses flags that make no sense together.
 func (o *execOptions) check(s *term.Streams) error {
 	if o.cfg.Items.Path == "-" && term.IsTerminal(s.In) {
-		return usageError(errors.New("no items are given"), "name a file with --items FILE, or pipe the items in")
+		return fault.New(fault.Missing, errors.New("no items are given"), "name a file with --items FILE, or pipe the items in")
 	}
 	_, err := o.atOnce()
 	return cmp.Or(err, o.redo.check(), o.watch.check())
@@ -161,7 +162,7 @@ func (o *execOptions) atOnce() (int, error) {
 	}
 	n, err := strconv.Atoi(o.jobs)
 	if err != nil || n < 1 {
-		return 0, usageError(fmt.Errorf("--jobs %q is neither a number of commands nor auto", o.jobs), "set --jobs to a number from 1, or to auto")
+		return 0, fault.New(fault.Value, fmt.Errorf("--jobs %q is neither a number of commands nor auto", o.jobs), "set --jobs to a number from 1, or to auto")
 	}
 	return n, nil
 }
@@ -176,7 +177,7 @@ func preflightOf(text string) ([]string, error) {
 		_, err = command.Find(args)
 	}
 	if err != nil {
-		return nil, usageError(fmt.Errorf("--preflight: %w", err), "give a command such as 'claude -p ping'")
+		return nil, fault.New(fault.Value, fmt.Errorf("--preflight: %w", err), "give a command such as 'claude -p ping'")
 	}
 	return args, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/rows"
@@ -18,54 +19,54 @@ import (
 )
 
 // explain gives an error of a run its exit code and a hint of what to do.
-func (o *execOptions) explain(err error) *exitError {
-	if e, ok := errors.AsType[*exitError](err); ok {
+func (o *execOptions) explain(err error) *fault.Error {
+	if e, ok := errors.AsType[*fault.Error](err); ok {
 		return e
 	}
 	again := "resume with the same command: " + o.command()
-	e := &exitError{code: exitFailed, err: err, hint: hintOf(err)}
+	e := fault.Of(err)
 	if stopped, ok := errors.AsType[*work.StoppedError](err); ok {
-		e.err = stopped.Err
-		e.hint = again
+		e.Err = stopped.Err
+		e.Hint = again
 		switch stopped.Kind {
 		case sluice.Auth:
-			e.err = fmt.Errorf("%s is not logged in, or its key was rejected: %w", o.cfg.Command.Args[0], stopped.Err)
-			e.hint = "log in, or correct the key, then " + again
+			e.Err = fmt.Errorf("%s is not logged in, or its key was rejected: %w", o.cfg.Command.Args[0], stopped.Err)
+			e.Hint = "log in, or correct the key, then " + again
 		case sluice.QuotaExhausted:
-			e.err = fmt.Errorf("the account's quota is spent: %w", stopped.Err)
-			e.hint = "add credit, or raise the spending cap of the account, then " + again
+			e.Err = fmt.Errorf("the account's quota is spent: %w", stopped.Err)
+			e.Hint = "add credit, or raise the spending cap of the account, then " + again
 		}
 		err = stopped.Err
 	}
 	if spent, ok := errors.AsType[*batch.BudgetError](err); ok {
-		e.explainBudget(spent)
+		explainBudget(e, spent)
 		return e
 	}
 	if wrong, ok := errors.AsType[*proc.ConfigError](err); ok {
-		e.code, e.err = exitUsage, wrong.Err
-		e.hint = o.configHint(wrong)
+		e.Code, e.Err = fault.Value, wrong.Err
+		e.Hint = o.configHint(wrong)
 		return e
 	}
 	if missing, ok := errors.AsType[*command.NotStartedError](err); ok {
-		e.err = missing
-		e.hint = "check that the program exists and is executable, then " + again
+		e.Err = missing
+		e.Hint = "check that the program exists and is executable, then " + again
 		return e
 	}
 	switch {
-	case isAny[*rows.Error](err), isAny[*rows.ChangedError](err):
-		e.code, e.list = exitUsage, true
-	case isAny[*proc.DirectoryError](err), isAny[*proc.HungError](err):
-		e.code = exitUsage
-	case e.explainRun(err, again, "another directory with --state"):
-	case isAny[*fs.PathError](err):
-		e.hint = "check that --state is a directory that you can write to, then " + again
+	case fault.Is[*rows.Error](err), fault.Is[*rows.ChangedError](err):
+		e.Code, e.List = fault.Input, true
+	case fault.Is[*proc.DirectoryError](err), fault.Is[*proc.HungError](err):
+		e.Code = fault.InUse
+	case explainRun(e, err, again, "another directory with --state"):
+	case fault.Is[*fs.PathError](err):
+		e.Hint = "check that --state is a directory that you can write to, then " + again
 	}
 	return e
 }
 
 // configHint says what to do about a field that is wrong.
 func (o *execOptions) configHint(wrong *proc.ConfigError) string {
-	if hint := hintOf(wrong.Err); hint != "" {
+	if hint := fault.HintOf(wrong.Err); hint != "" {
 		return hint
 	}
 	switch _, missing := errors.AsType[*command.NotStartedError](wrong.Err); {

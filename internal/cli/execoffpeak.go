@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/wake"
 )
@@ -37,12 +38,12 @@ func newOffPeak(texts []string) (*offPeak, error) {
 	for _, text := range texts {
 		h, ok := parseHours(text)
 		if !ok {
-			return nil, usageError(fmt.Errorf("--not-between %q is not a range of hours", text), "write hours, and optionally days and a zone: --not-between '12:00-19:00 Mon-Fri UTC'")
+			return nil, fault.New(fault.Value, fmt.Errorf("--not-between %q is not a range of hours", text), "write hours, and optionally days and a zone: --not-between '12:00-19:00 Mon-Fri UTC'")
 		}
 		p.windows = append(p.windows, h)
 	}
 	if now := time.Now(); p.end(now).Sub(now) > 8*24*time.Hour-time.Minute {
-		return nil, usageError(errors.New("--not-between excludes every hour of the week"), "exclude fewer hours")
+		return nil, fault.New(fault.Value, errors.New("--not-between excludes every hour of the week"), "exclude fewer hours")
 	}
 	return p, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/proc/agents"
 	"github.com/sluice-llm/sluice/internal/prose"
@@ -125,7 +126,7 @@ func (r *execRun) openScheduler(cfg *proc.Config) (err error) {
 	})
 	cfg.Limits.Scheduler = r.scheduler
 	if err != nil && dir != "" {
-		return usageError(err, "set XDG_STATE_HOME to a directory that you can write to, because learned limits are kept in %s", dir)
+		return fault.New(fault.File, err, "set XDG_STATE_HOME to a directory that you can write to, because learned limits are kept in %s", dir)
 	}
 	return err
 }
@@ -326,12 +327,12 @@ func (r *execRun) verdict(sum *execSummary, err error) error {
 		if sum.mendable() {
 			sum.Hint = "retry the failed items: " + r.o.command("--redo", "failed")
 		}
-		return silent(exitItems)
+		return fault.Exit(fault.ExitItems)
 	case isBlocked:
 		sum.Outcome, sum.Error, sum.Hint = "items_failed", blocked.Error(), blocked.Hint()
-		return &exitError{code: exitItems, err: blocked, list: true, hint: blocked.Hint()}
+		return &fault.Error{Code: fault.Blocked, Err: blocked, List: true, Hint: blocked.Hint()}
 	}
 	end := r.o.explain(err)
-	sum.Outcome, sum.Error, sum.Hint = end.outcome(), end.Error(), end.hint
+	sum.Outcome, sum.Error, sum.Hint = end.Outcome(), end.Error(), end.Hint
 	return end
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
@@ -79,7 +80,7 @@ func runExplain(s *term.Streams, o explainOptions, args []string) error {
 		name = args[0]
 		f, err := os.Open(name)
 		if err != nil {
-			return usageError(err, "name a file with the error, or send it on standard input")
+			return fault.New(fault.File, err, "name a file with the error, or send it on standard input")
 		}
 		defer f.Close()
 		in = f
@@ -90,11 +91,11 @@ func runExplain(s *term.Streams, o explainOptions, args []string) error {
 	text, err := io.ReadAll(io.LimitReader(in, longestError+1))
 	switch {
 	case err != nil:
-		return usageError(fmt.Errorf("%s: %w", name, err), "name a file with the error, or send it on standard input")
+		return fault.New(fault.File, fmt.Errorf("%s: %w", name, err), "name a file with the error, or send it on standard input")
 	case len(text) > longestError:
-		return usageError(fmt.Errorf("%s is longer than %d MiB", name, longestError>>20), "send only the text of the error")
+		return fault.New(fault.Input, fmt.Errorf("%s is longer than %d MiB", name, longestError>>20), "send only the text of the error")
 	case strings.TrimSpace(string(text)) == "" && c.status == 0 && len(c.headers) == 0:
-		return usageError(fmt.Errorf("%s is empty", name), "write the error into the file: sluice explain error.txt")
+		return fault.New(fault.Input, fmt.Errorf("%s is empty", name), "write the error into the file: sluice explain error.txt")
 	}
 	c.text = string(text)
 	v := c.solve()
@@ -125,7 +126,7 @@ type puzzle struct {
 func (o *explainOptions) puzzle() (puzzle, error) {
 	c := puzzle{status: o.status, now: time.Now()}
 	if o.status != 0 && (o.status < 100 || o.status > 599) {
-		return c, usageError(fmt.Errorf("--status %d is not an HTTP status", o.status), "use a status such as --status 429, or omit it")
+		return c, fault.New(fault.Value, fmt.Errorf("--status %d is not an HTTP status", o.status), "use a status such as --status 429, or omit it")
 	}
 	var err error
 	if c.headers, err = parseHeaders(o.headers); err != nil {
@@ -205,12 +206,12 @@ func explainLines(s *term.Streams, in io.Reader, name string, flags puzzle) erro
 	}
 	switch {
 	case unread != io.EOF:
-		return usageError(fmt.Errorf("%s line %d: %w", name, n+1, unread), "name a readable file, or send it on standard input")
+		return fault.New(fault.File, fmt.Errorf("%s line %d: %w", name, n+1, unread), "name a readable file, or send it on standard input")
 	case broken > 0:
-		return usageError(fmt.Errorf("%s of %s lines of %s are invalid", prose.Group(broken), prose.Group(broken+solved), name),
+		return fault.New(fault.Input, fmt.Errorf("%s of %s lines of %s are invalid", prose.Group(broken), prose.Group(broken+solved), name),
 			`write a JSON object on each line, such as {"text": "...", "status": 429}`)
 	case solved == 0:
-		return usageError(fmt.Errorf("%s is empty", name), `write a JSON object on each line, such as {"text": "...", "status": 429}`)
+		return fault.New(fault.Input, fmt.Errorf("%s is empty", name), `write a JSON object on each line, such as {"text": "...", "status": 429}`)
 	}
 	return nil
 }

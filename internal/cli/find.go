@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/find"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
@@ -158,7 +159,7 @@ func (o *findOptions) check() error {
 	case o.published:
 		return o.checkPublished()
 	case o.account.model == "":
-		return usageError(errors.New("no model: --model is missing"), "name the model, for example --model gpt-4o-mini")
+		return fault.New(fault.Missing, errors.New("no model: --model is missing"), "name the model, for example --model gpt-4o-mini")
 	}
 	return o.checkFiles()
 }
@@ -166,7 +167,7 @@ func (o *findOptions) check() error {
 // checkPublished finds flags that do not go with --from-provider.
 func (o *findOptions) checkPublished() error {
 	if o.account.model == "" && o.account.provider == "" {
-		return usageError(errors.New("--from-provider: the provider is missing"), "name the provider, for example --provider openai")
+		return fault.New(fault.Missing, errors.New("--from-provider: the provider is missing"), "name the provider, for example --provider openai")
 	}
 	return nil
 }
@@ -174,7 +175,7 @@ func (o *findOptions) checkPublished() error {
 // checkFiles refuses an output file that is none, or that is read.
 func (o *findOptions) checkFiles() error {
 	if o.outputFile == "-" {
-		return usageError(errors.New("--output-file - is not a file"), "use --json to print the document on standard output")
+		return fault.New(fault.Value, errors.New("--output-file - is not a file"), "use --json to print the document on standard output")
 	}
 	return keepsApart("output-file", o.outputFile, append(o.account.settings.config, o.cfg.PromptFile, o.account.envFile)...)
 }
@@ -237,7 +238,7 @@ func readPrompt(name string) (string, error) {
 		err = fmt.Errorf("%s is empty", name)
 	}
 	if err != nil {
-		return "", usageError(fmt.Errorf("--prompt-file: %w", err), "name a file with a typical prompt")
+		return "", fault.New(fault.File, fmt.Errorf("--prompt-file: %w", err), "name a file with a typical prompt")
 	}
 	return prompt, nil
 }
@@ -272,21 +273,21 @@ func wrongField(err error) error {
 		"Target.Model": "model", "Target": "base-url", "MaxWorkers": "max-workers", "MinOutputTokens": "min-output-tokens",
 		"Timeout": "timeout", "MaxCost": "max-cost", "PriceIn": "price-in", "PriceOut": "price-out",
 	}
-	return usageError(fmt.Errorf("--%s: %w", cmp.Or(flags[wrong.Field], wrong.Field), wrong.Err), "see sluice find --help")
+	return fault.New(fault.Value, fmt.Errorf("--%s: %w", cmp.Or(flags[wrong.Field], wrong.Field), wrong.Err), "see sluice find --help")
 }
 
 // openFile finds out whether what is found can be written down, before anything is spent on it.
 func (f *search) openFile() (err error) {
 	if dir := filepath.Dir(f.o.outputFile); f.o.outputFile != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return usageError(fmt.Errorf("--output-file: %w", err), "name a writable file")
+			return fault.New(fault.File, fmt.Errorf("--output-file: %w", err), "name a writable file")
 		}
 	}
 	if f.document, err = newFileFor("output-file", f.o.outputFile); err != nil {
 		return err
 	}
 	if f.s.GoesTo(f.o.outputFile) { // the file would replace what is printed
-		return usageError(fmt.Errorf("--output-file: standard output is redirected to %s too", f.o.outputFile), "use --json to print the document on standard output")
+		return fault.New(fault.File, fmt.Errorf("--output-file: standard output is redirected to %s too", f.o.outputFile), "use --json to print the document on standard output")
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/find"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/limits"
@@ -289,49 +290,49 @@ func TestHowASearchEnds(t *testing.T) {
 		written bool // where nothing was before
 		kept    bool // what was there before
 	}{
-		{"with an answer", func(r *find.Result) { r.Notes, r.Hint = []string{"a note"}, "do more" }, nil, exitDone, "11\n",
+		{"with an answer", func(r *find.Result) { r.Notes, r.Hint = []string{"a note"}, "do more" }, nil, fault.ExitDone, "11\n",
 			[]string{"11 workers: 598", "\nnote: a note\n", "\nhint: do more\n", "the record of the search is in "}, true, false},
 		{"with none that is safe", func(r *find.Result) { *r = find.Result{Bound: find.BoundNothing, Spent: find.Spent{Requests: 9}} }, nil,
-			exitThreshold, "0\n", []string{"0 workers: even one"}, true, false},
-		{"interrupted", func(r *find.Result) { endedEarly(r, 0, 4, 32) }, context.Canceled, exitInterrupted, "",
+			fault.ExitThreshold, "0\n", []string{"0 workers: even one"}, true, false},
+		{"interrupted", func(r *find.Result) { endedEarly(r, 0, 4, 32) }, context.Canceled, fault.ExitInterrupted, "",
 			[]string{"between 4 and 32 workers", "sluice: error: interrupted\n", "hint: run the same command again"}, true, false},
-		{"interrupted when a number was safe", func(r *find.Result) { endedEarly(r, 11, 11, 12) }, context.Canceled, exitInterrupted, "11\n",
+		{"interrupted when a number was safe", func(r *find.Result) { endedEarly(r, 11, 11, 12) }, context.Canceled, fault.ExitInterrupted, "11\n",
 			[]string{"11 workers were safe"}, true, false},
 		{"interrupted with nothing known", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, context.Canceled,
-			exitInterrupted, "", []string{"the number of workers is unknown"}, true, true},
+			fault.ExitInterrupted, "", []string{"the number of workers is unknown"}, true, true},
 		{"interrupted with no more known than what passed", func(r *find.Result) {
 			endedEarly(r, 0, 1, 12)
 			delete(r.Findings.Limits, limits.Requests)
 		}, context.Canceled,
-			exitInterrupted, "", []string{"at least 64 at once"}, true, true},
+			fault.ExitInterrupted, "", []string{"at least 64 at once"}, true, true},
 		{"interrupted with no more known than what is told", func(r *find.Result) {
 			endedEarly(r, 0, 1, 12)
 			only(r, finding(64, limits.SourceAtLeast, 0), map[limits.Dimension]find.Finding{
 				limits.Tokens: finding(9000, limits.SourceConfigured, 0)})
-		}, context.Canceled, exitInterrupted, "", []string{"configured"}, true, true},
-		{"interrupted after a limit was lowered", func(r *find.Result) { endedEarly(r, 6, 6, 6) }, context.Canceled, exitInterrupted, "6\n",
+		}, context.Canceled, fault.ExitInterrupted, "", []string{"configured"}, true, true},
+		{"interrupted after a limit was lowered", func(r *find.Result) { endedEarly(r, 6, 6, 6) }, context.Canceled, fault.ExitInterrupted, "6\n",
 			[]string{"6 workers were safe"}, true, false},
-		{"by half of what was left of the day", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, find.ErrDay, exitFailed, "",
+		{"by half of what was left of the day", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, find.ErrDay, fault.ExitFailed, "",
 			[]string{"hint: run the same command again tomorrow"}, true, false},
-		{"by the token budget", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, fmt.Errorf("then: %w", find.ErrTokenBudget), exitBudget, "",
+		{"by the token budget", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, fmt.Errorf("then: %w", find.ErrTokenBudget), fault.ExitCap, "",
 			[]string{"stopped by --token-budget 1,000,000: then: the token budget is too small for another request", "hint: raise --token-budget"}, true, false},
-		{"by the cost", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, find.ErrMaxCost, exitBudget, "", []string{"stopped by --max-cost $2.00"}, true, false},
-		{"by a refused key", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, refusal(sluice.Auth, 401), exitFailed, "",
+		{"by the cost", func(r *find.Result) { endedEarly(r, 0, 1, 12) }, find.ErrMaxCost, fault.ExitCap, "", []string{"stopped by --max-cost $2.00"}, true, false},
+		{"by a refused key", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, refusal(sluice.Auth, 401), fault.ExitFailed, "",
 			[]string{"the key was rejected: openai-compatible: 401 auth: so it is", "hint: name the variable of the key"}, false, true},
-		{"by a spent quota", func(r *find.Result) {}, refusal(sluice.QuotaExhausted, 429), exitFailed, "11\n",
+		{"by a spent quota", func(r *find.Result) {}, refusal(sluice.QuotaExhausted, 429), fault.ExitFailed, "11\n",
 			[]string{"the account's quota is spent", "hint: add credit"}, true, false},
 		{"by an unknown model", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} },
-			fmt.Errorf("%w: %w", find.ErrNoAnswer, refusal(sluice.BadRequest, 404)), exitFailed, "",
+			fmt.Errorf("%w: %w", find.ErrNoAnswer, refusal(sluice.BadRequest, 404)), fault.ExitFailed, "",
 			[]string{"404", "hint: check --model and --base-url: openai-compatible has no model m"}, false, true},
 		{"by a request that is refused", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, refusal(sluice.BadRequest, 400),
-			exitFailed, "", []string{"hint: check --model, --base-url, --header"}, false, true},
+			fault.ExitFailed, "", []string{"hint: check --model, --base-url, --header"}, false, true},
 		{"by a prompt that is too long", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, refusal(sluice.ContextLength, 400),
-			exitFailed, "", []string{"hint: use a shorter prompt with --prompt-file"}, false, true},
+			fault.ExitFailed, "", []string{"hint: use a shorter prompt with --prompt-file"}, false, true},
 		{"by a provider that fails", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 3}} }, refusal(sluice.ServerError, 500),
-			exitFailed, "", []string{"hint: run the same command later"}, false, true},
+			fault.ExitFailed, "", []string{"hint: run the same command later"}, false, true},
 		{"by a host that is not there", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 3}} },
-			fmt.Errorf("%w: %w", find.ErrNoAnswer, errors.New("connection refused")), exitFailed, "", []string{"hint: check the network and --base-url"}, false, true},
-		{"before it began", func(r *find.Result) { *r = find.Result{} }, &find.FieldError{Field: "Timeout", Err: errors.New("is odd")}, exitUsage, "",
+			fmt.Errorf("%w: %w", find.ErrNoAnswer, errors.New("connection refused")), fault.ExitFailed, "", []string{"hint: check the network and --base-url"}, false, true},
+		{"before it began", func(r *find.Result) { *r = find.Result{} }, &find.FieldError{Field: "Timeout", Err: errors.New("is odd")}, fault.ExitUsage, "",
 			[]string{"sluice: error: --timeout: is odd\nhint: see sluice find --help\n"}, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -372,7 +373,7 @@ func TestHowASearchEnds(t *testing.T) {
 					}
 				}
 				switch {
-				case asJSON && c.code != exitUsage:
+				case asJSON && c.code != fault.ExitUsage:
 					checkDocument(t, stdout.Bytes(), c.err)
 				case stdout.String() != c.stdout:
 					t.Errorf("standard output is %q, want %q", stdout.String(), c.stdout)
@@ -416,7 +417,7 @@ func TestFileThatIsPrintedToIsNotWritten(t *testing.T) {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs([]string{"--provider", "openai-compatible", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--output-file", printed.Name()})
 	const want = "--output-file: standard output is redirected to "
-	if code := report(s, cmd.ExecuteContext(t.Context())); code != exitUsage || !strings.Contains(stderr.String(), want) {
+	if code := report(s, cmd.ExecuteContext(t.Context())); code != fault.ExitUsage || !strings.Contains(stderr.String(), want) {
 		t.Errorf("exit code %d, no %q in\n%s", code, want, stderr.String())
 	}
 }

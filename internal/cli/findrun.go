@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/find"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
@@ -19,7 +20,7 @@ import (
 )
 
 // watched runs a search that shows its progress, and that an interrupt stops.
-func watched[R any](ctx context.Context, f *search, engine func(context.Context, find.Config) (R, error)) (R, *exitError) {
+func watched[R any](ctx context.Context, f *search, engine func(context.Context, find.Config) (R, error)) (R, *fault.Error) {
 	ctx, end := interruptible(ctx)
 	defer end()
 	shown := term.NewStaged(f.s, f.o.progress)
@@ -68,7 +69,7 @@ func (f *search) sweep(ctx context.Context) error {
 }
 
 // report writes the result of a search, and returns its end. One that sent no request has none.
-func (f *search) report(spent find.Spent, end *exitError, w found) (err error) {
+func (f *search) report(spent find.Spent, end *fault.Error, w found) (err error) {
 	if end != nil && spent.Requests == 0 {
 		return end
 	}
@@ -77,7 +78,7 @@ func (f *search) report(spent find.Spent, end *exitError, w found) (err error) {
 	} else if end == nil || w.workers > 0 {
 		_, err = fmt.Fprintln(f.s.Out, w.workers)
 	}
-	if f.o.progress != term.ProgressJSON && (end == nil || end.code != exitFailed || w.knows) { // else standard error is for programs
+	if f.o.progress != term.ProgressJSON && (end == nil || end.Exit() != fault.ExitFailed || w.knows) { // else standard error is for programs
 		f.s.Errorf("%s\n", w.line)
 		for _, note := range w.notes {
 			f.s.Errorf("note: %s\n", note)
@@ -87,14 +88,14 @@ func (f *search) report(spent find.Spent, end *exitError, w found) (err error) {
 		}
 	}
 	// An earlier file is not replaced by less.
-	if f.document != nil && (end == nil || w.learned || end.code != exitFailed && !f.document.replaces) {
+	if f.document != nil && (end == nil || w.learned || end.Exit() != fault.ExitFailed && !f.document.replaces) {
 		err = cmp.Or(err, f.write(w.document))
 	}
 	switch {
 	case end != nil:
 		return end
 	case err == nil && w.workers == 0:
-		return silent(exitThreshold)
+		return fault.Exit(fault.ExitThreshold)
 	}
 	return err
 }
@@ -120,31 +121,31 @@ func (f *search) write(document any) error {
 const searchAgain = "then run the same command again"
 
 // ending returns the error of a search with its exit code and a hint; nil for none.
-func (f *search) ending(err error) *exitError {
+func (f *search) ending(err error) *fault.Error {
 	if err == nil {
 		return nil
 	}
-	e := &exitError{code: exitFailed, err: err}
+	e := fault.Of(err)
 	refused, said := errors.AsType[*provider.Error](err)
 	switch {
-	case isAny[*find.FieldError](err):
-		e, _ = errors.AsType[*exitError](wrongField(err))
+	case fault.Is[*find.FieldError](err):
+		e, _ = errors.AsType[*fault.Error](wrongField(err))
 	case errors.Is(err, find.ErrTokenBudget):
-		e.code, e.err = exitBudget, fmt.Errorf("stopped by --token-budget %s: %w", prose.Group(f.forecast.TokenBudget), err)
-		e.hint = cheaper
+		e.Code, e.Err = fault.Cap, fmt.Errorf("stopped by --token-budget %s: %w", prose.Group(f.forecast.TokenBudget), err)
+		e.Hint = cheaper
 	case errors.Is(err, find.ErrMaxCost):
-		e.code, e.err = exitBudget, fmt.Errorf("stopped by --max-cost %s: %w", prose.Dollars(f.o.maxCost), err)
-		e.hint = cheaper
+		e.Code, e.Err = fault.Cap, fmt.Errorf("stopped by --max-cost %s: %w", prose.Dollars(f.o.maxCost), err)
+		e.Hint = cheaper
 	case errors.Is(err, find.ErrDay):
-		e.hint = "run the same command again tomorrow, so that other work can use the remaining requests of this day"
+		e.Hint = "run the same command again tomorrow, so that other work can use the remaining requests of this day"
 	case errors.Is(err, context.Canceled):
-		e.code, e.err, e.hint = exitInterrupted, errors.New("interrupted"), "run the same command again to start a new search"
+		e.Code, e.Err, e.Hint = fault.Interrupted, errors.New("interrupted"), "run the same command again to start a new search"
 	case said:
-		e.explainRefused(refused, f)
+		explainRefused(e, refused, f)
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		e.hint = "raise the limit of open files with ulimit -n 4096, or lower --max-workers, " + searchAgain
+		e.Hint = "raise the limit of open files with ulimit -n 4096, or lower --max-workers, " + searchAgain
 	default:
-		e.hint = "check the network and --base-url, " + searchAgain
+		e.Hint = "check the network and --base-url, " + searchAgain
 	}
 	return e
 }
@@ -153,21 +154,21 @@ func (f *search) ending(err error) *exitError {
 const cheaper = "raise --token-budget or --max-cost, or lower --max-workers"
 
 // explainRefused adds the reason why the provider does not respond, and a hint.
-func (e *exitError) explainRefused(refused *provider.Error, f *search) {
+func explainRefused(e *fault.Error, refused *provider.Error, f *search) {
 	switch {
 	case refused.Kind == sluice.Auth:
-		e.err = fmt.Errorf("the key was rejected: %w", e.err)
-		e.hint = f.accounts.check(refused) + ", " + searchAgain
+		e.Err = fmt.Errorf("the key was rejected: %w", e.Err)
+		e.Hint = f.accounts.check(refused) + ", " + searchAgain
 	case refused.Kind == sluice.QuotaExhausted:
-		e.err = fmt.Errorf("the account's quota is spent: %w", e.err)
-		e.hint = "add credit or raise the spend limit, " + searchAgain
+		e.Err = fmt.Errorf("the account's quota is spent: %w", e.Err)
+		e.Hint = "add credit or raise the spend limit, " + searchAgain
 	case refused.Status == http.StatusNotFound:
-		e.hint = fmt.Sprintf("check --model and --base-url: %s has no model %s for this key", f.o.cfg.Provider.Name, f.o.cfg.Target.Model)
+		e.Hint = fmt.Sprintf("check --model and --base-url: %s has no model %s for this key", f.o.cfg.Provider.Name, f.o.cfg.Target.Model)
 	case refused.Kind == sluice.ContextLength:
-		e.hint = "use a shorter prompt with --prompt-file, or fewer --min-output-tokens"
+		e.Hint = "use a shorter prompt with --prompt-file, or fewer --min-output-tokens"
 	case !refused.Kind.Transient() && !refused.Kind.Throttle():
-		e.hint = "check --model, --base-url, --header, --prompt-file and --min-output-tokens: the provider rejects the requests"
+		e.Hint = "check --model, --base-url, --header, --prompt-file and --min-output-tokens: the provider rejects the requests"
 	default:
-		e.hint = "run the same command later: the provider fails or has no capacity now"
+		e.Hint = "run the same command later: the provider fails or has no capacity now"
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -77,7 +78,7 @@ func checkConflicts(fs *pflag.FlagSet) (err error) {
 	fs.Visit(func(f *pflag.Flag) {
 		for _, other := range f.Annotations[withoutOf] {
 			if given := fs.Lookup(other); err == nil && given != nil && given.Changed && given.Value.String() != "false" && f.Value.String() != "false" {
-				err = usageError(fmt.Errorf("--%s and --%s cannot be combined", f.Name, other), "omit one of the two flags")
+				err = fault.New(fault.Conflict, fmt.Errorf("--%s and --%s cannot be combined", f.Name, other), "omit one of the two flags")
 			}
 		}
 	})
@@ -287,17 +288,17 @@ func checkText(text string, words []string) error {
 func flagError(cmd *cobra.Command, err error) error {
 	help := fmt.Sprintf("see %s --help", cmd.CommandPath())
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
-		return usageError(fmt.Errorf("%w%s", err, meantFlag(cmd, unknown.GetSpecifiedName())), "%s", help)
+		return fault.New(fault.Usage, fmt.Errorf("%w%s", err, meantFlag(cmd, unknown.GetSpecifiedName())), "%s", help)
 	}
 	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
-		return usageError(err, "%s", help)
+		return fault.New(fault.Usage, err, "%s", help)
 	}
 	given := strings.TrimRight("--"+wrong.GetFlag().Name+" "+wrong.GetValue(), " ")
 	if bad, ok := errors.AsType[badValue](err); ok {
-		return usageError(fmt.Errorf("%s %w", given, bad), "%s", help)
+		return fault.New(fault.Value, fmt.Errorf("%s %w", given, bad), "%s", help)
 	}
-	return usageError(fmt.Errorf("%s: %w", given, wrong.Unwrap()), "%s", help)
+	return fault.New(fault.Value, fmt.Errorf("%s: %w", given, wrong.Unwrap()), "%s", help)
 }
 
 // Flags of which each command has one at most.

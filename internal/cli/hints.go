@@ -13,77 +13,77 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
 
 // explain gives an error of a batch its exit code and a hint of what to do.
-func explain(err error, o *runOptions, keys *accounts) *exitError {
-	if e, ok := errors.AsType[*exitError](err); ok {
+func explain(err error, o *runOptions, keys *accounts) *fault.Error {
+	if e, ok := errors.AsType[*fault.Error](err); ok {
 		return e
 	}
-	e := &exitError{code: exitFailed, err: err}
-	e.hint = hintOf(err)
+	e := fault.Of(err)
 	again := "resume with the same command: " + o.command()
 	if spent, ok := errors.AsType[*batch.BudgetError](err); ok {
 		o.explainBudget(e, spent)
 		return e
 	}
 	if stopped, ok := errors.AsType[*work.StoppedError](err); ok {
-		e.explainStop(stopped, keys, again)
+		explainStop(e, stopped, keys, again)
 		return e
 	}
 	if wrong, ok := errors.AsType[*batch.ConfigError](err); ok {
-		e.code = exitUsage
-		e.explainConfig(wrong)
+		e.Code = fault.Value
+		explainConfig(e, wrong)
 		return e
 	}
-	if e.explainVia(err) {
+	if explainVia(e, err) {
 		return e
 	}
 	switch {
-	case isAny[*batch.InputError](err), isAny[*batch.InputErrors](err):
-		e.code, e.list = exitUsage, true
-		if e.hint == "" {
-			e.hint = "correct the line"
+	case fault.Is[*batch.InputError](err), fault.Is[*batch.InputErrors](err):
+		e.Code, e.List = fault.Input, true
+		if e.Hint == "" {
+			e.Hint = "correct the line"
 		}
-	case isAny[*batch.ChangedError](err):
-		e.code, e.list = exitUsage, true
-	case isAny[*batch.OtherInputError](err):
-		e.code, e.hint = exitUsage, "use another output with -o"
-	case isAny[*batch.UnpackError](err): // it says where room is wanted
+	case fault.Is[*batch.ChangedError](err):
+		e.Code, e.List = fault.Changed, true
+	case fault.Is[*batch.OtherInputError](err):
+		e.Code, e.Hint = fault.Output, "use another output with -o"
+	case fault.Is[*batch.UnpackError](err): // it says where room is wanted
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		e.hint = "raise the limit of open files with ulimit -n 4096, or lower --concurrency, then " + again
-	case isAny[*batch.UnreachableError](err):
-		e.hint = fmt.Sprintf("check the network and %s, then %s", keys.address(), again)
-	case e.explainRun(err, again, "another output with -o"):
-	case isAny[*fs.PathError](err), isAny[*os.LinkError](err):
-		e.code = exitUsage
-		e.hint = "check that the directory of -o exists and that you can write the file"
+		e.Hint = "raise the limit of open files with ulimit -n 4096, or lower --concurrency, then " + again
+	case fault.Is[*batch.UnreachableError](err):
+		e.Hint = fmt.Sprintf("check the network and %s, then %s", keys.address(), again)
+	case explainRun(e, err, again, "another output with -o"):
+	case fault.Is[*fs.PathError](err), fault.Is[*os.LinkError](err):
+		e.Code = fault.File
+		e.Hint = "check that the directory of -o exists and that you can write the file"
 	}
 	return e
 }
 
 // explainRun explains what a run of any items may end with, and reports whether it was that. Elsewhere is where a run can go
 // whose place another one has.
-func (e *exitError) explainRun(err error, again, elsewhere string) bool {
+func explainRun(e *fault.Error, err error, again, elsewhere string) bool {
 	locked, isLocked := errors.AsType[*work.LockedError](err)
 	journal, isJournal := errors.AsType[*work.JournalError](err)
 	switch {
 	case isLocked && locked.PID != 0:
-		e.code = exitUsage
-		e.hint = fmt.Sprintf("wait for that run, stop it with kill -INT %d, or use %s", locked.PID, elsewhere)
+		e.Code = fault.InUse
+		e.Hint = fmt.Sprintf("wait for that run, stop it with kill -INT %d, or use %s", locked.PID, elsewhere)
 	case isLocked:
-		e.code, e.hint = exitUsage, "wait for that run, or use "+elsewhere
+		e.Code, e.Hint = fault.InUse, "wait for that run, or use "+elsewhere
 	case errors.Is(err, work.ErrDrained), errors.Is(err, context.Canceled):
-		e.code, e.err, e.hint = exitInterrupted, errors.New("interrupted"), again
+		e.Code, e.Err, e.Hint = fault.Interrupted, errors.New("interrupted"), again
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.EDQUOT):
-		e.hint = "free space on the disk, then " + again
+		e.Hint = "free space on the disk, then " + again
 	case isJournal && journal.Line == 1:
-		e.code, e.hint = exitUsage, "the file is not an output of Sluice: use "+elsewhere
+		e.Code, e.Hint = fault.Output, "the file is not an output of Sluice: use "+elsewhere
 	case isJournal:
-		e.hint = cmp.Or(e.hint, "repair the file or make it writable, then "+again)
+		e.Hint = cmp.Or(e.Hint, "repair the file or make it writable, then "+again)
 	default:
 		return false
 	}
@@ -99,24 +99,24 @@ func (a *accounts) address() string {
 }
 
 // explainStop says why no item can succeed any more.
-func (e *exitError) explainStop(stopped *work.StoppedError, keys *accounts, again string) {
-	e.err = stopped.Err
+func explainStop(e *fault.Error, stopped *work.StoppedError, keys *accounts, again string) {
+	e.Err = stopped.Err
 	if none, ok := errors.AsType[*provider.NoUpstreamError](stopped.Err); ok {
-		e.err = none
-		e.hint = "correct the cause for each upstream, then " + again
+		e.Err = none
+		e.Hint = "correct the cause for each upstream, then " + again
 		return
 	}
 	switch stopped.Kind {
 	case sluice.Auth:
-		e.err = fmt.Errorf("the key was rejected: %w", stopped.Err)
-		e.hint = keys.check(stopped.Err) + ", then " + again
+		e.Err = fmt.Errorf("the key was rejected: %w", stopped.Err)
+		e.Hint = keys.check(stopped.Err) + ", then " + again
 	case sluice.QuotaExhausted:
-		e.err = fmt.Errorf("the account's quota is spent: %w", stopped.Err)
-		e.hint = "add credit or raise the spend limit, then " + again
+		e.Err = fmt.Errorf("the account's quota is spent: %w", stopped.Err)
+		e.Hint = "add credit or raise the spend limit, then " + again
 	case sluice.OK:
 	default:
-		e.err = fmt.Errorf("the last items all failed with the same error: %w", stopped.Err)
-		e.hint = "correct the cause of the error, then " + again
+		e.Err = fmt.Errorf("the last items all failed with the same error: %w", stopped.Err)
+		e.Hint = "correct the cause of the error, then " + again
 	}
 }
 
@@ -131,52 +131,32 @@ func (a *accounts) check(err error) string {
 }
 
 // explainConfig says what is wrong in the words of the command line.
-func (e *exitError) explainConfig(wrong *batch.ConfigError) {
-	e.err = wrong.Err
-	if e.hint != "" && (wrong.Field == "Provider" || wrong.Field == "Output") {
+func explainConfig(e *fault.Error, wrong *batch.ConfigError) {
+	e.Err = wrong.Err
+	if e.Hint != "" && (wrong.Field == "Provider" || wrong.Field == "Output") {
 		return // it is about batches that are pending, and says all of it
 	}
 	switch wrong.Field {
 	case "Input":
-		e.err = fmt.Errorf("input: %w", wrong.Err)
-		e.hint = cmp.Or(e.hint, "name a file of JSON lines or a .csv table, compressed or not, or - for standard input")
+		e.Err = fmt.Errorf("input: %w", wrong.Err)
+		e.Hint = cmp.Or(e.Hint, "name a file of JSON lines or a .csv table, compressed or not, or - for standard input")
 	case "Template":
-		e.err = fmt.Errorf("--template: %w", wrong.Err)
-		e.hint = "correct the template, for example {{.question}} for the field question"
+		e.Err = fmt.Errorf("--template: %w", wrong.Err)
+		e.Hint = "correct the template, for example {{.question}} for the field question"
 	case "Output":
-		e.err = fmt.Errorf("the output %w", wrong.Err)
-		e.hint = "use another file with -o"
+		e.Err = fmt.Errorf("the output %w", wrong.Err)
+		e.Hint = "use another file with -o"
 	case "BaseURL":
-		e.hint = "write an address such as --base-url https://api.example.com/v1"
+		e.Hint = "write an address such as --base-url https://api.example.com/v1"
 	case "Set":
-		e.err = fmt.Errorf("--set %w", wrong.Err)
-		e.hint = `write --set temperature=0.2 or --set 'user="me"'`
+		e.Err = fmt.Errorf("--set %w", wrong.Err)
+		e.Hint = `write --set temperature=0.2 or --set 'user="me"'`
 	case "Cache":
-		e.err, e.hint = fmt.Errorf("--cache: %w", wrong.Err), cmp.Or(hintOf(wrong.Err), "set --cache to a directory that you can write to")
+		e.Err, e.Hint = fmt.Errorf("--cache: %w", wrong.Err), cmp.Or(fault.HintOf(wrong.Err), "set --cache to a directory that you can write to")
 	default:
-		e.err = wrong
-		e.hint = "see sluice run --help"
+		e.Err = wrong
+		e.Hint = "see sluice run --help"
 	}
-}
-
-// hintOf returns the hint that an error brings along.
-func hintOf(err error) string {
-	var hinting interface {
-		error
-		Hint() string
-	}
-	if errors.As(err, &hinting) {
-		return hinting.Hint()
-	}
-	if in, ok := errors.AsType[*batch.InputError](err); ok {
-		return in.Hint
-	}
-	return ""
-}
-
-func isAny[E error](err error) bool {
-	_, ok := errors.AsType[E](err)
-	return ok
 }
 
 // command returns the command line of this run. change is a flag to leave out, and its new value if it has one.

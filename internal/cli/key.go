@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -65,17 +66,17 @@ func (a *accounts) findKey(p provider.Provider) (provider.Key, error) {
 	case p.Auth.Header == "" || len(names) == 0 || p.KeyOptional && a.flags.keyEnv == "":
 		return key, nil
 	case !provider.IsVariable(names[0]):
-		return key, usageError(fmt.Errorf("no key for %s: %s", p.Name, a.unset("the variable of --key-env")),
+		return key, fault.New(fault.Key, fmt.Errorf("no key for %s: %s", p.Name, a.unset("the variable of --key-env")),
 			"set --key-env to the name of a variable, such as MY_API_KEY, not to a key")
 	}
 	missing := fmt.Errorf("no key for %s: %s", p.Name, a.unset(names[0]))
 	switch {
 	case a.flags.fileFlag == "":
-		return key, usageError(missing, "export %s=..., or try --provider sim, which needs no key", names[0])
+		return key, fault.New(fault.Key, missing, "export %s=..., or try --provider sim, which needs no key", names[0])
 	case a.flags.envFile == "" && inDotEnv(names) != "":
-		return key, usageError(missing, "pass %s %s, which sets %s", a.flags.fileFlag, dotEnv, inDotEnv(names))
+		return key, fault.New(fault.Key, missing, "pass %s %s, which sets %s", a.flags.fileFlag, dotEnv, inDotEnv(names))
 	}
-	return key, usageError(missing, "export %s=..., read it from a file with %s %s, or try --provider sim, which needs no key", names[0], a.flags.fileFlag, dotEnv)
+	return key, fault.New(fault.Key, missing, "export %s=..., read it from a file with %s %s, or try --provider sim, which needs no key", names[0], a.flags.fileFlag, dotEnv)
 }
 
 // dotEnv is the file in which projects keep their variables. Only find reads it by default; run needs --env-file.
@@ -130,7 +131,7 @@ func (a *accounts) keyOf(name string) (string, error) {
 		return "", err
 	}
 	if strings.ContainsFunc(key, notInKey) {
-		return "", usageError(fmt.Errorf("the key in %s contains invalid characters", name),
+		return "", fault.New(fault.Key, fmt.Errorf("the key in %s contains invalid characters", name),
 			"remove line breaks, quotes and spaces from the key")
 	}
 	if key != "" {
@@ -149,7 +150,7 @@ func (a *accounts) keyFile(up config.Upstream) (provider.Key, error) {
 	s.files.note(path)
 	text, err := readNamed(path, 1)
 	if err != nil {
-		return provider.Key{}, usageError(a.at(up, "key_file", err), "set key_file to a file that contains only the key of upstream %s", up.Name)
+		return provider.Key{}, fault.New(fault.Key, a.at(up, "key_file", err), "set key_file to a file that contains only the key of upstream %s", up.Name)
 	}
 	key := strings.TrimSpace(strings.TrimPrefix(string(text), "\ufeff"))
 	switch {
@@ -159,7 +160,7 @@ func (a *accounts) keyFile(up config.Upstream) (provider.Key, error) {
 		err = fmt.Errorf("the key in %s contains invalid characters", path)
 	}
 	if err != nil {
-		return provider.Key{}, usageError(a.at(up, "key_file", err), "write only the key into the file, without NAME= and quotes")
+		return provider.Key{}, fault.New(fault.Key, a.at(up, "key_file", err), "write only the key into the file, without NAME= and quotes")
 	}
 	a.hide(key)
 	if info, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
@@ -176,7 +177,7 @@ func lookupKey(name, file string) (string, error) {
 	}
 	text, err := readNamed(file, 1)
 	if err != nil {
-		return "", usageError(fmt.Errorf("keys file: %w", err), "name a file of NAME=VALUE lines")
+		return "", fault.New(fault.File, fmt.Errorf("keys file: %w", err), "name a file of NAME=VALUE lines")
 	}
 	return keyIn(string(text), name), nil
 }

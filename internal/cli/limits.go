@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/limits"
 )
@@ -58,7 +59,7 @@ func limitFlag(d limits.Dimension) string {
 func (f *limitFlags) Limits() (sluice.Limits, error) {
 	for d, value := range f.limits.All() {
 		if w := f.limits.WindowOf(d); w != nil && w.N > 0 && *value > 0 {
-			return sluice.Limits{}, usageError(fmt.Errorf("--%s and --%s %s=%s both limit the %s", d, rateLimitFlag, d.WindowName(), *w, d.WindowName()),
+			return sluice.Limits{}, fault.New(fault.Conflict, fmt.Errorf("--%s and --%s %s=%s both limit the %s", d, rateLimitFlag, d.WindowName(), *w, d.WindowName()),
 				"omit one of the two flags")
 		}
 	}

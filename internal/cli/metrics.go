@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -52,7 +53,7 @@ func eventsFlag(field *string) flag {
 // check refuses events on standard output.
 func (f *watchFlags) check() error {
 	if f.events == "-" {
-		return usageError(errors.New("--events needs a file, because --json uses standard output"), "name a file, for example --events events.jsonl")
+		return fault.New(fault.Value, errors.New("--events needs a file, because --json uses standard output"), "name a file, for example --events events.jsonl")
 	}
 	return nil
 }
@@ -94,7 +95,7 @@ func (f *watchFlags) open(ctx context.Context, s *term.Streams, more ...promethe
 
 func checkMetricsAddress(address string) error {
 	if config.CheckAddress(address) != nil {
-		return usageError(fmt.Errorf("--metrics %q is not an address", address),
+		return fault.New(fault.Value, fmt.Errorf("--metrics %q is not an address", address),
 			"use a host and a port, for example --metrics 127.0.0.1:9464")
 	}
 	return nil
@@ -112,7 +113,7 @@ func (w *watch) serve(address string, dashboard http.Handler) error {
 		routes.Handle("/ui/", dashboard)
 	}
 	if w.server, err = telemetry.Serve(address, routes); err != nil {
-		return usageError(fmt.Errorf("--metrics %s: %w", address, cause(err)),
+		return fault.New(fault.Value, fmt.Errorf("--metrics %s: %w", address, cause(err)),
 			"use another port, or 0 for a free one")
 	}
 	if w.server.Everywhere() {

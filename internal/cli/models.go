@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/pricing"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
@@ -39,7 +40,7 @@ providers' pages on ` + pricing.Date + `. A ? marks a price without a source. Pr
 func printModels(s *term.Streams, pattern string, asJSON bool) error {
 	found := pricing.Matching(pattern)
 	if len(found) == 0 {
-		return &exitError{code: exitFailed, err: fmt.Errorf("no model matches %q", pattern), hint: "use a part of a name PROVIDER/MODEL, or list all models with sluice models"}
+		return &fault.Error{Code: fault.Failed, Err: fmt.Errorf("no model matches %q", pattern), Hint: "use a part of a name PROVIDER/MODEL, or list all models with sluice models"}
 	}
 	if asJSON {
 		for i := range found {

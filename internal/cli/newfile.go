@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/internal/atomicfile"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/term"
 )
 
@@ -61,7 +62,7 @@ func (f *newFile) find(info fs.FileInfo) error {
 
 // wrong says that the flag names what cannot be written.
 func (f *newFile) wrong(err error) error {
-	return usageError(fmt.Errorf("--%s: %w", f.flag, err), "name a writable file in an existing directory")
+	return fault.New(fault.File, fmt.Errorf("--%s: %w", f.flag, err), "name a writable file in an existing directory")
 }
 
 // write puts what fill writes in its place.
@@ -87,14 +88,14 @@ func checkSVG(name string) error {
 	if strings.EqualFold(filepath.Ext(name), ".svg") {
 		return nil
 	}
-	return usageError(fmt.Errorf("--plot %q does not end in .svg", name), "name an SVG file, for example --plot chart.svg")
+	return fault.New(fault.Value, fmt.Errorf("--plot %q does not end in .svg", name), "name an SVG file, for example --plot chart.svg")
 }
 
 // keepsApart refuses a new file in the place of one that is read.
 func keepsApart(flag, name string, read ...string) error {
 	for _, other := range read {
 		if sameFile(name, other) {
-			return usageError(fmt.Errorf("--%s would replace the input %s", flag, other), "use another file for --%s", flag)
+			return fault.New(fault.Conflict, fmt.Errorf("--%s would replace the input %s", flag, other), "use another file for --%s", flag)
 		}
 	}
 	return nil
@@ -115,7 +116,7 @@ func checkApart(named, written []namedFile) error {
 		}
 		for _, b := range others {
 			if sameFile(a.path, b.path) {
-				return usageError(fmt.Errorf("%s and %s are the same file %s", b.what, a.what, a.path), "use different files")
+				return fault.New(fault.Conflict, fmt.Errorf("%s and %s are the same file %s", b.what, a.what, a.path), "use different files")
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/plan"
@@ -256,16 +257,16 @@ func (o *planOptions) missed(f planned) (missed, err error) {
 	if len(faults) == 0 {
 		return nil, nil
 	}
-	return &exitError{
-		code: exitThreshold, hint: strings.Join(fits, "; "),
-		err: fmt.Errorf("%s requests %s", prose.Group(f.Requests), strings.Join(faults, ", and ")),
+	return &fault.Error{
+		Code: fault.Bounds, Hint: strings.Join(fits, "; "),
+		Err: fmt.Errorf("%s requests %s", prose.Group(f.Requests), strings.Join(faults, ", and ")),
 	}, nil
 }
 
 // check finds flags that do not go together.
 func (o *planOptions) check() error {
 	if o.deadline.text != "" && o.stated.Requests == 0 && o.workload == "" {
-		return usageError(errors.New("--deadline needs a number of requests"), "add --requests or --workload")
+		return fault.New(fault.Missing, errors.New("--deadline needs a number of requests"), "add --requests or --workload")
 	}
 	return o.foresee.check(o)
 }
@@ -277,7 +278,7 @@ func (o *planOptions) planError(err error) error {
 		return err
 	}
 	if errors.Is(err, plan.ErrNoLimits) {
-		return usageError(wrong.Err, "set a limit with --rpm, --tpm or --concurrency")
+		return fault.New(fault.Limits, wrong.Err, "set a limit with --rpm, --tpm or --concurrency")
 	}
 	flags := map[string]string{
 		"Limits.Burst":      "rate-limit burst",
@@ -291,10 +292,10 @@ func (o *planOptions) planError(err error) error {
 	name := wrong.Field
 	var call int
 	if n, _ := fmt.Sscanf(name, "Workload.Calls[%d]", &call); n == 1 && o.workload != "" {
-		return usageError(fmt.Errorf("%s: request %d of %s: %w", o.workload, call+1, cmp.Or(o.model, o.input.model), wrong.Err), "correct the request")
+		return fault.New(fault.Input, fmt.Errorf("%s: request %d of %s: %w", o.workload, call+1, cmp.Or(o.model, o.input.model), wrong.Err), "correct the request")
 	}
 	if flag, ok := flags[wrong.Field]; ok {
 		name = "--" + flag
 	}
-	return usageError(fmt.Errorf("%s: %w", name, wrong.Err), "see sluice plan --help")
+	return fault.New(fault.Value, fmt.Errorf("%s: %w", name, wrong.Err), "see sluice plan --help")
 }

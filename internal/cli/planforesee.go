@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/plan"
@@ -38,7 +39,7 @@ func (f *foreseeFlags) check(o *planOptions) error {
 	if !f.simulate {
 		for _, name := range []string{"plot", "seed"} {
 			if o.flags.Changed(name) {
-				return usageError(fmt.Errorf("--%s needs --simulate", name), "add --simulate")
+				return fault.New(fault.Conflict, fmt.Errorf("--%s needs --simulate", name), "add --simulate")
 			}
 		}
 		return nil
@@ -66,7 +67,7 @@ func (o *planOptions) foreseeRun(ctx context.Context, s *term.Streams, f planned
 	s.Err.Redraw(nil)
 	switch {
 	case ctx.Err() != nil:
-		return &exitError{code: exitInterrupted, err: errors.New("interrupted"), hint: "simulate fewer --requests, or omit --simulate for an immediate plan"}
+		return &fault.Error{Code: fault.Interrupted, Err: errors.New("interrupted"), Hint: "simulate fewer --requests, or omit --simulate for an immediate plan"}
 	case err != nil:
 		return o.planError(err)
 	}

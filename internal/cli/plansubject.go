@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
@@ -150,11 +151,11 @@ func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider,
 	}
 	switch {
 	case tier != "" && account.Name == "":
-		return j, usageError(fmt.Errorf("--tier %s: the provider is missing", tier), "set --provider, or --model to a known model")
+		return j, fault.New(fault.Provider, fmt.Errorf("--tier %s: the provider is missing", tier), "set --provider, or --model to a known model")
 	case tier != "":
 		t, err := r.Find(account.Name, tier, model)
 		if err != nil {
-			return j, usageError(err, "%s", otherTiers(r, account, model))
+			return j, fault.New(fault.Limits, err, "%s", otherTiers(r, account, model))
 		}
 		j.tier = t
 	case !toldAny(written, o.told) && o.published == nil:
@@ -219,17 +220,17 @@ func noLimits(r *provider.Registry, account provider.Provider, model string) err
 	}
 	switch {
 	case len(names) == 1:
-		return usageError(fmt.Errorf("no limit is known: for %s, only limits of tier %s are published", cmp.Or(model, account.Name), names[0]),
+		return fault.New(fault.Limits, fmt.Errorf("no limit is known: for %s, only limits of tier %s are published", cmp.Or(model, account.Name), names[0]),
 			"use tier %s if your account has it (plan: --tier; run: the field tier of --config), or %s", names[0], find)
 	case len(names) > 0:
-		return usageError(fmt.Errorf("the account tier of %s is missing: limits differ between %s", account.Name, strings.Join(names, ", ")),
+		return fault.New(fault.Limits, fmt.Errorf("the account tier of %s is missing: limits differ between %s", account.Name, strings.Join(names, ", ")),
 			"use the tier in the provider's console, such as %s (plan: --tier; run: the field tier of --config), or %s", names[0], find)
 	case account.Name != "" && model != "":
-		return usageError(fmt.Errorf("no limit is known: none are published for %s of %s", model, account.Name), find)
+		return fault.New(fault.Limits, fmt.Errorf("no limit is known: none are published for %s of %s", model, account.Name), find)
 	case account.Name != "":
-		return usageError(fmt.Errorf("no limit is known: none are published for %s", account.Name), find)
+		return fault.New(fault.Limits, fmt.Errorf("no limit is known: none are published for %s", account.Name), find)
 	case model != "":
-		return usageError(fmt.Errorf("no limit is known: the provider of model %q is unknown", model), "set --provider and its tier, or %s", find)
+		return fault.New(fault.Limits, fmt.Errorf("no limit is known: the provider of model %q is unknown", model), "set --provider and its tier, or %s", find)
 	}
-	return usageError(errors.New("no limit is known: neither a provider nor limits are set"), "set --provider and its tier, or %s", find)
+	return fault.New(fault.Limits, errors.New("no limit is known: neither a provider nor limits are set"), "set --provider and its tier, or %s", find)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/plan"
@@ -66,7 +67,7 @@ func modelKey(model string) string { return strings.ToLower(family(model)) }
 // choose takes the calls of --model, or of the only one.
 func (o *planOptions) choose(models map[string]*modelCalls) (workloadFile, error) {
 	if len(models) == 0 {
-		return workloadFile{}, usageError(fmt.Errorf("%s has no requests", o.workload), "name a file with a request on each line")
+		return workloadFile{}, fault.New(fault.Input, fmt.Errorf("%s has no requests", o.workload), "name a file with a request on each line")
 	}
 	sorted := slices.SortedFunc(maps.Values(models), func(a, b *modelCalls) int { return cmp.Compare(a.name, b.name) })
 	chosen := models[modelKey(o.model)]
@@ -83,10 +84,10 @@ func (o *planOptions) choose(models map[string]*modelCalls) (workloadFile, error
 		}
 		list := strings.Join(names, ", ")
 		if o.model == "" {
-			return workloadFile{}, usageError(fmt.Errorf("%s contains requests to several models with different limits: %s", o.workload, list),
+			return workloadFile{}, fault.New(fault.Input, fmt.Errorf("%s contains requests to several models with different limits: %s", o.workload, list),
 				"choose one model with --model")
 		}
-		return workloadFile{}, usageError(fmt.Errorf("%s has no requests for model %s, only for %s", o.workload, o.model, list),
+		return workloadFile{}, fault.New(fault.Input, fmt.Errorf("%s has no requests for model %s, only for %s", o.workload, o.model, list),
 			"choose one of these models with --model")
 	}
 	f := workloadFile{model: chosen.name, calls: chosen.calls}
@@ -100,11 +101,11 @@ func (o *planOptions) choose(models map[string]*modelCalls) (workloadFile, error
 // workloadError is an error of reading lines, as run reports it.
 func workloadError(err error) error {
 	if wrong, ok := errors.AsType[*batch.ConfigError](err); ok && wrong.Field == "Input" {
-		return usageError(fmt.Errorf("--workload: %w", wrong.Err), "name a file of JSON lines, or - for standard input")
+		return fault.New(fault.File, fmt.Errorf("--workload: %w", wrong.Err), "name a file of JSON lines, or - for standard input")
 	}
-	hint := hintOf(err)
+	hint := fault.HintOf(err)
 	if hint == "" {
 		hint = "correct the line: sluice run must accept the item"
 	}
-	return usageError(err, "%s", hint)
+	return fault.New(fault.Input, err, "%s", hint)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/wake"
@@ -165,16 +166,16 @@ func (o *findOptions) fromProvider(ctx context.Context, s *term.Streams) (err er
 	}
 	own, err := newLimitsReader(p, o.account.baseURL, &o.account, accounts.hide)
 	if err != nil {
-		return usageError(err, "export an admin key in ANTHROPIC_ADMIN_KEY or OPENAI_ADMIN_KEY")
+		return fault.New(fault.Key, err, "export an admin key in ANTHROPIC_ADMIN_KEY or OPENAI_ADMIN_KEY")
 	}
 	found, err := own.read(ctx)
 	if err != nil {
-		return &exitError{code: exitFailed, err: fmt.Errorf("limits of %s: %w", p.Name, err)}
+		return &fault.Error{Code: fault.Rejected, Err: fmt.Errorf("limits of %s: %w", p.Name, err)}
 	}
 	if model := o.account.model; model != "" {
 		found.Groups = slices.DeleteFunc(found.Groups, func(g provider.LimitGroup) bool { return !slices.Contains(g.Models, model) })
 		if len(found.Groups) == 0 {
-			return &exitError{code: exitFailed, err: fmt.Errorf("%s publishes no limits of %s for this account", p.Name, model)}
+			return &fault.Error{Code: fault.Rejected, Err: fmt.Errorf("%s publishes no limits of %s for this account", p.Name, model)}
 		}
 	}
 	if o.asJSON {

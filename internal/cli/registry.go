@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
@@ -54,7 +55,7 @@ type listedTier struct {
 
 // unknownProvider is the error for a name that is nobody's.
 func unknownProvider(r *provider.Registry, name string) error {
-	return usageError(fmt.Errorf("unknown provider %q%s", name, provider.DidYouMean(r.Suggest(name))),
+	return fault.New(fault.Provider, fmt.Errorf("unknown provider %q%s", name, provider.DidYouMean(r.Suggest(name))),
 		"set --provider to one of %s", strings.Join(r.Names(), ", "))
 }
 

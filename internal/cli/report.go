@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -36,7 +37,7 @@ waits, the used share of each limit, rejections and pauses.`,
   sluice report out.jsonl --events events.jsonl --html report.html`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError(fmt.Errorf("expected one file of results, not %d", len(args)), "name the output file of one run: sluice report OUT.jsonl --events FILE")
+				return fault.New(fault.Usage, fmt.Errorf("expected one file of results, not %d", len(args)), "name the output file of one run: sluice report OUT.jsonl --events FILE")
 			}
 			return nil
 		},
@@ -62,9 +63,9 @@ waits, the used share of each limit, rejections and pauses.`,
 func (o *reportOptions) check() error {
 	switch {
 	case o.output == "" && o.events == "":
-		return usageError(errors.New("neither an output file nor --events is given"), "name the output file of a run, its events, or both: sluice report OUT.jsonl --events FILE")
+		return fault.New(fault.Missing, errors.New("neither an output file nor --events is given"), "name the output file of a run, its events, or both: sluice report OUT.jsonl --events FILE")
 	case o.html == "-" && o.asJSON:
-		return usageError(errors.New("--html - and --json both go to standard output"), "write the page to a file with --html FILE")
+		return fault.New(fault.Conflict, errors.New("--html - and --json both go to standard output"), "write the page to a file with --html FILE")
 	}
 	return keepsApart("html", o.html, o.output, o.events)
 }
@@ -145,15 +146,15 @@ func (o *reportOptions) advice(results int) telemetry.Advice {
 func (o *reportOptions) readResults(a *telemetry.Aggregate) error {
 	f, err := os.Open(o.output)
 	if err != nil {
-		return usageError(err, noResults, "report")
+		return fault.New(fault.File, err, noResults, "report")
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		dir := term.Quote(o.output)
-		return usageError(fmt.Errorf("%s is a directory", o.output), "read a run of exec with sluice status %s or sluice answers %s", dir, dir)
+		return fault.New(fault.File, fmt.Errorf("%s is a directory", o.output), "read a run of exec with sluice status %s or sluice answers %s", dir, dir)
 	}
 	if err := a.ReadResults(f); err != nil {
-		return usageError(fmt.Errorf("%s: %w", o.output, err), "name the file that sluice run -o OUT.jsonl wrote")
+		return fault.New(fault.Output, fmt.Errorf("%s: %w", o.output, err), "name the file that sluice run -o OUT.jsonl wrote")
 	}
 	return nil
 }
@@ -164,14 +165,14 @@ func readEvents(s *term.Streams, name string, read func(io.Reader) error) error 
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return usageError(fmt.Errorf("--events: %w", err), "name a file that sluice run --events FILE wrote")
+			return fault.New(fault.File, fmt.Errorf("--events: %w", err), "name a file that sluice run --events FILE wrote")
 		}
 		defer f.Close()
 		in = f
 	}
 	err := read(in)
 	if err != nil {
-		return usageError(fmt.Errorf("%s: %w", inputName(name), err), "name a file that sluice run --events FILE wrote")
+		return fault.New(fault.File, fmt.Errorf("%s: %w", inputName(name), err), "name a file that sluice run --events FILE wrote")
 	}
 	return nil
 }

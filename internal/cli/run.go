@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -70,7 +71,7 @@ interrupt aborts open requests.`,
   generate | sluice run - -o out.jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError(fmt.Errorf("expected one input, not %d", len(args)),
+				return fault.New(fault.Usage, fmt.Errorf("expected one input, not %d", len(args)),
 					"name a file of JSON lines, or - for standard input: sluice run IN.jsonl -o OUT.jsonl")
 			}
 			return nil
@@ -350,17 +351,17 @@ func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 		if mendable {
 			sum.Hint = fmt.Sprintf("retry the failed items: %s", r.o.withoutCancel().command("--redo", "failed"))
 		}
-		return silent(exitItems)
+		return fault.Exit(fault.ExitItems)
 	}
 	end := explain(r.explainJob(err), r.o, r.accounts)
-	end.explainPending(r.batch.Parts(), r.o)
-	sum.Outcome, sum.Error, sum.Hint = end.outcome(), end.Error(), end.hint
+	explainPending(end, r.batch.Parts(), r.o)
+	sum.Outcome, sum.Error, sum.Hint = end.Outcome(), end.Error(), end.Hint
 	if r.abandoned > 0 {
 		format := "%w, with %d requests in flight: they may be billed"
 		if r.collector != nil {
 			format = "%w, with %d requests at workers: they continue, and the same command records their results"
 		}
-		end.err = fmt.Errorf(format, end.err, r.abandoned)
+		end.Err = fmt.Errorf(format, end.Err, r.abandoned)
 		sum.Error = end.Error()
 	}
 	return end

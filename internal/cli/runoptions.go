@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/rows"
 )
 
@@ -35,7 +36,7 @@ func (r *redoFlag) changed() rows.Changed {
 // check refuses none beside others.
 func (r *redoFlag) check() error {
 	if r.has("none") && len(r.which) > 1 {
-		return usageError(errors.New("--redo none and other values cannot be combined"), "omit none")
+		return fault.New(fault.Conflict, errors.New("--redo none and other values cannot be combined"), "omit none")
 	}
 	return nil
 }
@@ -54,11 +55,11 @@ func attemptsFlag(field *int) flag {
 func (o *runOptions) check() error {
 	switch {
 	case o.output == "" && !o.rows.dryRun:
-		return usageError(errors.New("no output file: -o is missing"), "name the file of results, such as -o out.jsonl")
+		return fault.New(fault.Missing, errors.New("no output file: -o is missing"), "name the file of results, such as -o out.jsonl")
 	case o.output == "-":
-		return usageError(errors.New("the output is the checkpoint and cannot be a pipe"), "name a file, such as -o out.jsonl")
+		return fault.New(fault.Value, errors.New("the output is the checkpoint and cannot be a pipe"), "name a file, such as -o out.jsonl")
 	case o.workers && o.shared.url == "":
-		return usageError(errors.New("--distribute needs --redis, the server from which workers take requests"), "name the server with --redis redis://HOST")
+		return fault.New(fault.Missing, errors.New("--distribute needs --redis, the server from which workers take requests"), "name the server with --redis redis://HOST")
 	}
 	o.account.elsewhere = o.workers
 	if o.account.provider == "sim" {
@@ -78,15 +79,15 @@ func (o *runOptions) checkBatch() error {
 	switch {
 	case !o.usesBatches():
 		if o.redo.has("lost") {
-			return usageError(errors.New("--redo lost needs --batch or --cancel"), "add --batch, or --cancel to drop the lost batches")
+			return fault.New(fault.Conflict, errors.New("--redo lost needs --batch or --cancel"), "add --batch, or --cancel to drop the lost batches")
 		}
 		return nil
 	case o.input == "-":
-		return usageError(errors.New("--batch cannot read standard input, because it reads the input again later"), "write the items to a file")
+		return fault.New(fault.Conflict, errors.New("--batch cannot read standard input, because it reads the input again later"), "write the items to a file")
 	case o.shared.url != "":
-		return usageError(errors.New("--redis shares limits, which do not apply to --batch"), "omit --redis")
+		return fault.New(fault.Conflict, errors.New("--redis shares limits, which do not apply to --batch"), "omit --redis")
 	case o.cancel && o.rows.dryRun:
-		return usageError(errors.New("--dry-run and --cancel cannot be combined"), "list pending batches with sluice status OUT.jsonl")
+		return fault.New(fault.Conflict, errors.New("--dry-run and --cancel cannot be combined"), "list pending batches with sluice status OUT.jsonl")
 	}
 	return nil
 }
@@ -114,9 +115,9 @@ func (o *runOptions) systemText() (string, error) {
 	b, err := readNamed(name, 16)
 	switch {
 	case err != nil:
-		return "", usageError(fmt.Errorf("system prompt: %w", err), "set --system to the text, or to @FILE")
+		return "", fault.New(fault.File, fmt.Errorf("system prompt: %w", err), "set --system to the text, or to @FILE")
 	case !utf8.Valid(b):
-		return "", usageError(fmt.Errorf("system prompt: %s is not valid UTF-8", name), "save the file as UTF-8")
+		return "", fault.New(fault.File, fmt.Errorf("system prompt: %s is not valid UTF-8", name), "save the file as UTF-8")
 	}
 	return strings.TrimSpace(strings.TrimPrefix(string(b), "\ufeff")), nil
 }
@@ -127,7 +128,7 @@ func (o *runOptions) settings() (map[string]json.RawMessage, error) {
 	for _, text := range o.set {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || name == "" || !json.Valid([]byte(value)) {
-			return nil, usageError(fmt.Errorf("--set %s is not of the form name=json", text),
+			return nil, fault.New(fault.Value, fmt.Errorf("--set %s is not of the form name=json", text),
 				`write a JSON value, with quotes around a string: --set temperature=0.2 --set 'user="me"'`)
 		}
 		set[name] = json.RawMessage(value)

@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/gateway"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/term"
@@ -217,11 +218,11 @@ func (r *serving) openUpstreams(a *accounts, s *serveSettings) error {
 	o := r.o
 	listed := len(a.settings.file.Upstreams) > 0 && o.account.provider == "" && o.account.baseURL == ""
 	if r.listed && !listed {
-		return usageError(fmt.Errorf("%s: the list upstreams is empty now", a.settings.file.Name),
+		return fault.New(fault.Settings, fmt.Errorf("%s: the list upstreams is empty now", a.settings.file.Name),
 			"list the upstreams again, or restart the gateway to serve each provider with a key in the environment")
 	}
 	if listed && o.account.model != "" {
-		return usageError(errors.New("--model does not apply to upstreams"), "list the models of each upstream in its field models, or set --provider")
+		return fault.New(fault.Conflict, errors.New("--model does not apply to upstreams"), "list the models of each upstream in its field models, or set --provider")
 	}
 	if !listed {
 		ups, err := r.told(a)
@@ -237,7 +238,7 @@ func (r *serving) openUpstreams(a *accounts, s *serveSettings) error {
 	for i, up := range a.settings.file.Upstreams {
 		if leadsTo(up.BaseURL, s.listen) {
 			err := fmt.Errorf("upstream %s has the address %s of this gateway itself", up.Name, s.listen)
-			return usageError(a.settings.file.At(fmt.Sprintf("upstreams[%d].base_url", i), err), "use the provider's address, or listen at another address")
+			return fault.New(fault.Settings, a.settings.file.At(fmt.Sprintf("upstreams[%d].base_url", i), err), "use the provider's address, or listen at another address")
 		}
 	}
 	err := a.openUpstreams(gatewayAttempts, func(l provider.Exclusion) {
@@ -289,7 +290,7 @@ func (r *serving) told(a *accounts) ([]config.Upstream, error) {
 		}
 	}
 	if len(ups) == 0 {
-		return nil, usageError(errors.New("no upstream is configured"),
+		return nil, fault.New(fault.Key, errors.New("no upstream is configured"),
 			"export a provider's key, such as OPENAI_API_KEY=..., set --config to a file with upstreams, or try --provider sim, which needs no key")
 	}
 	return ups, nil
@@ -305,7 +306,7 @@ func (r *serving) openTenants() (err error) {
 		Tenants: r.settings.tenants, Spent: spent, Logger: r.s.Logger(r.o.verbose),
 	})
 	if err != nil {
-		return usageError(err, "repair the file, or remove it to count all spending from zero")
+		return fault.New(fault.File, err, "repair the file, or remove it to count all spending from zero")
 	}
 	return nil
 }
@@ -319,7 +320,7 @@ func (r *serving) guard(at net.Addr) error {
 	case !r.tenants.Keyed():
 		return openToOthers(&r.accounts.settings.file, r.settings.listen)
 	case len(r.settings.addresses()) == 0:
-		return usageError(fmt.Errorf("--listen %s: the host name that clients use is missing", r.settings.listen),
+		return fault.New(fault.Missing, fmt.Errorf("--listen %s: the host name that clients use is missing", r.settings.listen),
 			"add the name, for example --allow-host gateway.example.com")
 	}
 	r.s.Errorf("sluice: warning: keys and contents cross the network unencrypted: put a TLS proxy in front\n")
@@ -331,7 +332,7 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 	s, o := r.s, r.o
 	l, err := net.Listen("tcp", r.settings.listen)
 	if err != nil {
-		return usageError(err, "use a free address of this host, for example --listen 127.0.0.1:0")
+		return fault.New(fault.Value, err, "use a free address of this host, for example --listen 127.0.0.1:0")
 	}
 	if err := r.guard(l.Addr()); err != nil {
 		l.Close()
@@ -374,7 +375,7 @@ func (r *serving) serve(ctx context.Context, doc *checked) error {
 	r.gateway.Wait()
 	<-served
 	if err != nil || ctx.Err() != nil {
-		return &exitError{code: exitInterrupted, err: errors.New("interrupted, with open requests aborted")}
+		return &fault.Error{Code: fault.Interrupted, Err: errors.New("interrupted, with open requests aborted")}
 	}
 	return nil
 }

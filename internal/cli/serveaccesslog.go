@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/wake"
 )
@@ -75,7 +76,7 @@ func openAccessLog(s *term.Streams, name string) (*accessLog, error) {
 	if name != "-" {
 		var err error
 		if l.file, err = openLines(name); err != nil {
-			return nil, usageError(fmt.Errorf("--access-log: %w", err), "name a file in an existing directory, or - for standard output")
+			return nil, fault.New(fault.File, fmt.Errorf("--access-log: %w", err), "name a file in an existing directory, or - for standard output")
 		}
 	}
 	l.wg.Go(l.write)

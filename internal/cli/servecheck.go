@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/gateway"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
@@ -66,7 +67,7 @@ func (r *serving) check() error {
 		return err
 	}
 	if _, err := gateway.New(r.config(a, s)); err != nil {
-		return usageError(err, "correct the settings of serve")
+		return fault.New(fault.Settings, err, "correct the settings of serve")
 	}
 	a.explainLimits(r.s, r.o.verbose)
 	doc, err := r.describe(&file)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/term"
 )
 
@@ -28,7 +29,7 @@ the provider's key.`,
 			key, sum := gateway.NewKey()
 			t := gateway.Tenant{Name: args[0], KeySHA256: sum}
 			if _, err := gateway.CheckTenants([]gateway.Tenant{t}); err != nil {
-				return usageError(fmt.Errorf("tenant %q: %w", t.Name, err), "use another name, for example `sluice serve key ci`")
+				return fault.New(fault.Value, fmt.Errorf("tenant %q: %w", t.Name, err), "use another name, for example `sluice serve key ci`")
 			}
 			line, err := yaml.MarshalWithOptions(t, yaml.Flow(true))
 			if err != nil {
@@ -47,7 +48,7 @@ the provider's key.`,
 // oneName refuses anything but the name of one tenant.
 func oneName(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usageError(fmt.Errorf("expected one name of a tenant, not %d", len(args)), "name the tenant, for example `%s alice`", cmd.CommandPath())
+		return fault.New(fault.Usage, fmt.Errorf("expected one name of a tenant, not %d", len(args)), "name the tenant, for example `%s alice`", cmd.CommandPath())
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/fault"
 )
 
 // follow listens to signals, and has the settings read again when their files change or HUP asks for it, which also has the access log
@@ -34,10 +35,10 @@ func (r *serving) follow(drain, cut func()) (stop func()) {
 func (r *serving) reload() fileStates {
 	next, s, err := r.prepare()
 	if err != nil {
-		var hinted *exitError
+		var hinted *fault.Error
 		r.s.Errorf("sluice: warning: settings are unchanged: %s\n", err)
-		if errors.As(err, &hinted) && hinted.hint != "" {
-			r.s.Errorf("hint: %s\n", hinted.hint)
+		if errors.As(err, &hinted) && hinted.Hint != "" {
+			r.s.Errorf("hint: %s\n", hinted.Hint)
 		}
 		return next.files()
 	}
@@ -109,7 +110,7 @@ func (r *serving) prepare() (*accounts, *serveSettings, error) {
 	}
 	s, err := r.o.settings(next.settings)
 	if err == nil && len(s.tenants) == 0 && r.tenants.Keyed() {
-		err = usageError(next.settings.file.At("serve.tenants", errors.New("the list of tenants is empty now")),
+		err = fault.New(fault.Settings, next.settings.file.At("serve.tenants", errors.New("the list of tenants is empty now")),
 			"list a tenant, or restart the gateway to serve clients without a key")
 	}
 	if err == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/gateway"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -74,7 +75,7 @@ func (o *serveOptions) settings(from *settings) (serveSettings, error) {
 		}
 	}
 	if all.watch.metrics == all.listen && !strings.HasSuffix(all.listen, ":0") && o.setsMetrics(&all) {
-		return all, usageError(fmt.Errorf("--listen and --metrics are the same address %s", all.listen), "use different addresses")
+		return all, fault.New(fault.Conflict, fmt.Errorf("--listen and --metrics are the same address %s", all.listen), "use different addresses")
 	}
 	return all, all.check(from)
 }
@@ -112,7 +113,7 @@ func (s *serveSettings) dashboard() bool {
 func (s *serveSettings) check(from *settings) error {
 	file := &from.file
 	if s.deadlines.Queue <= 0 || s.drain < 0 {
-		return usageError(errors.New("--queue-timeout must be above zero, and --drain-timeout zero or more"), "use a time such as --queue-timeout 5m")
+		return fault.New(fault.Value, errors.New("--queue-timeout must be above zero, and --drain-timeout zero or more"), "use a time such as --queue-timeout 5m")
 	}
 	if s.watch.metrics == "none" {
 		s.watch.metrics = ""
@@ -127,18 +128,18 @@ func (s *serveSettings) check(from *settings) error {
 	}
 	for _, host := range s.hosts { // the file was checked
 		if err := config.CheckHost(host); err != nil {
-			return usageError(fmt.Errorf("--allow-host %s: %w", host, err), "write a host name, with or without a port: --allow-host gateway.example.com")
+			return fault.New(fault.Value, fmt.Errorf("--allow-host %s: %w", host, err), "write a host name, with or without a port: --allow-host gateway.example.com")
 		}
 	}
 	if config.CheckAddress(s.listen) != nil {
-		return usageError(fmt.Errorf("--listen %s is not an address", s.listen), "use a host and a port, for example --listen 127.0.0.1:8787")
+		return fault.New(fault.Value, fmt.Errorf("--listen %s is not an address", s.listen), "use a host and a port, for example --listen 127.0.0.1:8787")
 	}
 	host, _, _ := net.SplitHostPort(s.listen)
 	if ip := net.ParseIP(host); len(s.tenants) == 0 && (host == "" || ip != nil && !ip.IsLoopback()) {
 		return openToOthers(file, s.listen)
 	}
 	if len(s.tenants) > 0 && stateDir(provider.Provider{}) == "" {
-		return usageError(file.At("serve.tenants", errors.New("spending caps need a state directory")), "set XDG_STATE_HOME to a directory")
+		return fault.New(fault.Settings, file.At("serve.tenants", errors.New("spending caps need a state directory")), "set XDG_STATE_HOME to a directory")
 	}
 	return cmp.Or(s.watch.check(), s.checkFiles(from))
 }
@@ -160,7 +161,7 @@ func (s *serveSettings) checkFiles(from *settings) error {
 			continue
 		}
 		if info, err := os.Stat(filepath.Dir(written.name)); err != nil || !info.IsDir() {
-			return usageError(s.fault(&from.file, written.flag+" "+written.name, written.field, errors.New("the directory does not exist")),
+			return fault.New(fault.File, s.fault(&from.file, written.flag+" "+written.name, written.field, errors.New("the directory does not exist")),
 				"create the directory, or use a file in an existing one")
 		}
 	}
@@ -181,5 +182,5 @@ func openToOthers(file *config.File, address string) error {
 	if file.Serve != nil && file.Serve.Listen == address {
 		err = file.At("serve.listen", fmt.Errorf("%s may be reachable for others, who would need no key", address))
 	}
-	return usageError(err, "add tenants with `sluice serve key NAME`, or listen only on this host with --listen 127.0.0.1:8787")
+	return fault.New(fault.Value, err, "add tenants with `sluice serve key NAME`, or listen only on this host with --listen 127.0.0.1:8787")
 }

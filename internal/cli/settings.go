@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -69,9 +70,9 @@ func (f *settingsFlags) open() (*settings, error) {
 func unread(err error, from string) error {
 	wrong, ok := errors.AsType[*config.Error](err)
 	if !ok {
-		return usageError(fmt.Errorf("%s: %w", from, err), "name a readable file")
+		return fault.New(fault.File, fmt.Errorf("%s: %w", from, err), "name a readable file")
 	}
-	return usageError(wrong, "%s", cmp.Or(wrong.Hint(), "correct the line: https://github.com/sluice-llm/sluice/blob/main/docs/reference/settings.md describes the fields"))
+	return fault.New(fault.Settings, wrong, "%s", cmp.Or(wrong.Hint(), "correct the line: https://github.com/sluice-llm/sluice/blob/main/docs/reference/settings.md describes the fields"))
 }
 
 // Apply sets the limits of c, for an account at p. Flags win over the file, and that over the tier, each where it states
@@ -142,7 +143,7 @@ func (s *settings) maxThrottles() int {
 func (s *settings) published(p provider.Provider, model string) (provider.Tier, error) {
 	tier, err := s.registry.Find(p.Name, s.tier, model)
 	if err != nil {
-		return tier, usageError(fmt.Errorf("tier: %w", err),
+		return tier, fault.New(fault.Limits, fmt.Errorf("tier: %w", err),
 			"use a published tier of the model, or set limits with --rpm and --tpm")
 	}
 	note := fmt.Sprintf("starts with the limits of tier %s of %s: %s (%s, %s)", tier.Tier, p.Name, limitWords(tier.Limits), tier.Source, tier.Date)
@@ -169,7 +170,7 @@ func (s *settings) mismatch(p provider.Provider, model string) (why string, err 
 	if name := s.file.Limits.Provider; name != "" {
 		of, ok := s.registry.Lookup(name)
 		if !ok {
-			return "", usageError(fmt.Errorf("%s: limits.provider: unknown provider %q%s", s.file.NameOf("limits.provider"), name, provider.DidYouMean(s.registry.Suggest(name))),
+			return "", fault.New(fault.Settings, fmt.Errorf("%s: limits.provider: unknown provider %q%s", s.file.NameOf("limits.provider"), name, provider.DidYouMean(s.registry.Suggest(name))),
 				"use one of %s", strings.Join(s.registry.Names(), ", "))
 		}
 		if of.Name != p.Name {

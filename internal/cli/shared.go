@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/term"
 )
 
@@ -57,9 +58,9 @@ func explainEngine(err error, from string) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	e := &exitError{code: exitFailed, err: fmt.Errorf("%s: %w", from, err), hint: hintOf(err)}
+	e := &fault.Error{Code: fault.Redis, Err: fmt.Errorf("%s: %w", from, err), Hint: fault.HintOf(err)}
 	if wrong, ok := errors.AsType[*cluster.Error](err); ok && wrong.Settings {
-		e.code = exitUsage
+		e.Code = fault.RedisURL
 	}
 	return e
 }
@@ -102,12 +103,12 @@ func (sh *shared) checkLedger(l *cluster.Ledger) error {
 	defer cancel()
 	err := l.Check(ctx)
 	switch {
-	case isAny[*cluster.Error](err):
+	case fault.Is[*cluster.Error](err):
 		return explainEngine(err, sh.from)
 	case err == nil || errors.Unwrap(err) != nil: // the network's
 		return err
 	}
-	return usageError(err, "use the same version of Sluice for all programs at this Redis, or another database")
+	return fault.New(fault.Job, err, "use the same version of Sluice for all programs at this Redis, or another database")
 }
 
 // Close ends it, after all Schedulers.

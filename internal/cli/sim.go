@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/sim"
@@ -123,7 +124,7 @@ func runSim(ctx context.Context, s *term.Streams, o simOptions) error {
 	}
 	l, err := net.Listen("tcp", o.listen)
 	if err != nil {
-		return usageError(err, "use a free address of this host, for example --listen 127.0.0.1:0")
+		return fault.New(fault.Value, err, "use a free address of this host, for example --listen 127.0.0.1:0")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -172,7 +173,7 @@ func (o *simOptions) server() (*sim.Server, error) {
 	}
 	server, err := sim.New(c)
 	if err != nil {
-		return nil, usageError(err, "see sluice sim --help")
+		return nil, fault.New(fault.Value, err, "see sluice sim --help")
 	}
 	return server, nil
 }
@@ -185,9 +186,9 @@ func (o *simOptions) described() (c sim.Config, err error) {
 	case err != nil:
 		return c, err
 	case told.TPD > 0:
-		return c, usageError(errors.New("--rate-limit tpd is not simulated"), "omit it")
+		return c, fault.New(fault.Value, errors.New("--rate-limit tpd is not simulated"), "omit it")
 	case o.headers == "daily" && told.RPD == 0:
-		return c, usageError(errors.New("--headers daily needs --rate-limit rpd=N"), "add --rate-limit rpd=1000")
+		return c, fault.New(fault.Conflict, errors.New("--headers daily needs --rate-limit rpd=N"), "add --rate-limit rpd=1000")
 	}
 	c.NoHeaders, c.LateHeaders, c.DailyHeaders = o.headers == "none", o.headers == "late", o.headers == "daily"
 	for d, limit := range c.Limits() {
@@ -210,19 +211,19 @@ func (o *simOptions) described() (c sim.Config, err error) {
 	for _, text := range o.storms {
 		storm, err := parseStorm(text)
 		if err != nil {
-			return c, usageError(err, "write FROM-TO or FROM-TO:STATUS, such as --storm 3s-7s or --storm 3s-7s:529")
+			return c, fault.New(fault.Value, err, "write FROM-TO or FROM-TO:STATUS, such as --storm 3s-7s or --storm 3s-7s:529")
 		}
 		c.Storms = append(c.Storms, storm)
 	}
 	for _, text := range o.changes {
 		change, err := parseChange(text)
 		if err != nil {
-			return c, usageError(err, "write AFTER:FACTOR, such as --change 30s:0.5")
+			return c, fault.New(fault.Value, err, "write AFTER:FACTOR, such as --change 30s:0.5")
 		}
 		c.Changes = append(c.Changes, change)
 	}
 	if c.Key = os.Getenv(o.keyEnv); o.keyEnv != "" && c.Key == "" {
-		return c, usageError(fmt.Errorf("environment variable %s is not set", o.keyEnv), "export %s=..., or omit --key-env to accept any key", o.keyEnv)
+		return c, fault.New(fault.Key, fmt.Errorf("environment variable %s is not set", o.keyEnv), "export %s=..., or omit --key-env to accept any key", o.keyEnv)
 	}
 	return c, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/batchjob"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/term"
@@ -31,7 +32,7 @@ type statusOptions struct {
 }
 
 // exitLeft is the exit code for a run that has ended and left something to do.
-const exitLeft = exitItems
+const exitLeft = fault.ExitItems
 
 // newStatus returns the command that says how runs stand.
 func newStatus(s *term.Streams) *cobra.Command {
@@ -93,7 +94,7 @@ const statusKilled = "killed"
 func (o *statusOptions) run(ctx context.Context, s *term.Streams, name string) error {
 	if o.shared.url != "" {
 		if name != "" {
-			return usageError(errors.New("--redis and an output cannot be combined"), "omit one of the two")
+			return fault.New(fault.Conflict, errors.New("--redis and an output cannot be combined"), "omit one of the two")
 		}
 		return o.runShared(ctx, s)
 	}
@@ -120,7 +121,7 @@ func (st *runStatus) end(s *term.Streams, asJSON bool) error {
 		s.Errorf("hint: %s\n", st.Hint)
 	}
 	if st.ended() && (st.Status != string(work.Completed) || st.State.Failed > 0) {
-		return silent(exitLeft)
+		return fault.Exit(exitLeft)
 	}
 	return nil
 }
@@ -155,11 +156,11 @@ func stand(output string, warn func(format string, args ...any)) (*runStatus, er
 	results, path := places(output)
 	state, err := work.LoadState(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &exitError{code: exitFailed, err: fmt.Errorf("no run has the state file %s", path),
-			hint: "name the output of a run, or list the runs of a directory with sluice status"}
+		return nil, &fault.Error{Code: fault.State, Err: fmt.Errorf("no run has the state file %s", path),
+			Hint: "name the output of a run, or list the runs of a directory with sluice status"}
 	}
 	if err != nil {
-		return nil, &exitError{code: exitFailed, err: err, hint: "run the same command again to write a new state"}
+		return nil, &fault.Error{Code: fault.State, Err: err, Hint: "run the same command again to write a new state"}
 	}
 	st := &runStatus{Output: output, Status: string(state.Status), Reason: state.Reason, State: &state}
 	if st.Parts, err = batchjob.Read(results + batch.BatchesSuffix); err != nil {
@@ -263,7 +264,7 @@ func (o *statusOptions) list(s *term.Streams, dir string) error {
 		all = append(all, st)
 	}
 	if len(all) == 0 {
-		return &exitError{code: exitFailed, err: fmt.Errorf("no run has a state in %s", dir), hint: "name the output of a run: sluice status OUT.jsonl"}
+		return &fault.Error{Code: fault.State, Err: fmt.Errorf("no run has a state in %s", dir), Hint: "name the output of a run: sluice status OUT.jsonl"}
 	}
 	if o.asJSON {
 		return s.JSON(statusList{all})
@@ -298,7 +299,7 @@ func (l *looker) watch(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			l.s.Out.Redraw(nil)
-			return silent(exitInterrupted)
+			return fault.Exit(fault.ExitInterrupted)
 		case err != nil:
 			l.s.Out.Redraw(nil)
 			return err

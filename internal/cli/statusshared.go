@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/wake"
@@ -70,7 +71,7 @@ func (o *statusOptions) runShared(ctx context.Context, s *term.Streams) error {
 		switch {
 		case o.watch && ctx.Err() != nil:
 			s.Out.Redraw(nil)
-			return silent(exitInterrupted)
+			return fault.Exit(fault.ExitInterrupted)
 		case err != nil:
 			s.Out.Redraw(nil)
 			return explainEngine(err, "--redis")

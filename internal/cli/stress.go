@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/stress"
 	"github.com/sluice-llm/sluice/internal/term"
@@ -123,22 +124,22 @@ func runStress(ctx context.Context, s *term.Streams, o *stressOptions) error {
 // check finds what is wrong with the flags themselves.
 func (o *stressOptions) check() error {
 	if o.level == "" {
-		return usageError(errors.New("no level: --level is missing"), "use one of %s", strings.Join(stress.Levels(), ", "))
+		return fault.New(fault.Missing, errors.New("no level: --level is missing"), "use one of %s", strings.Join(stress.Levels(), ", "))
 	}
 	switch {
 	case o.slots > mostSlots:
-		return usageError(fmt.Errorf("--slots %d is above %d", o.slots, mostSlots), "use fewer slots, because each slot has eight members")
+		return fault.New(fault.Value, fmt.Errorf("--slots %d is above %d", o.slots, mostSlots), "use fewer slots, because each slot has eight members")
 	case o.flags.Changed("duration") && o.duration < stress.MinDuration:
-		return usageError(fmt.Errorf("--duration %s is below %s", o.duration, stress.MinDuration), "use a longer time, for example --duration 30s")
+		return fault.New(fault.Value, fmt.Errorf("--duration %s is below %s", o.duration, stress.MinDuration), "use a longer time, for example --duration 30s")
 	}
 	if o.account.provider == "sim" && o.account.baseURL != "" {
-		return usageError(errors.New("--base-url does not apply to --provider sim, which is built in"),
+		return fault.New(fault.Conflict, errors.New("--base-url does not apply to --provider sim, which is built in"),
 			"omit it, or use a running `sluice sim` with --provider openai-compatible and --model")
 	}
 	if !o.elsewhere() {
 		for _, name := range []string{"model", "key-env", "rpm", "tpm"} { // --base-url was checked
 			if o.flags.Changed(name) {
-				return usageError(fmt.Errorf("--%s does not apply to the simulator", name), "set --base-url or --model, or omit it")
+				return fault.New(fault.Conflict, fmt.Errorf("--%s does not apply to the simulator", name), "set --base-url or --model, or omit it")
 			}
 		}
 	}
@@ -156,7 +157,7 @@ func (o *stressOptions) elsewhere() bool {
 // endpoint makes ready where calls go.
 func (o *stressOptions) endpoint(s *term.Streams, cfg *stress.Config) (*accounts, error) {
 	if o.account.model == "" {
-		return nil, usageError(errors.New("no model: --model is missing"), "name the model, for example --model gpt-4o-mini")
+		return nil, fault.New(fault.Missing, errors.New("no model: --model is missing"), "name the model, for example --model gpt-4o-mini")
 	}
 	o.account.limits.limits.Concurrency = o.slots
 	a, err := o.account.open(sluice.Config{}, s)
@@ -177,7 +178,7 @@ func (o *stressOptions) endpoint(s *term.Streams, cfg *stress.Config) (*accounts
 		return nil, err
 	}
 	if err := p.Check(target); err != nil {
-		return nil, usageError(err, "check --base-url and --model")
+		return nil, fault.New(fault.Value, err, "check --base-url and --model")
 	}
 	cfg.Endpoint = &stress.Endpoint{
 		Provider: p, Target: target, Base: a.transport,

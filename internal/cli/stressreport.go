@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/stress"
 	"github.com/sluice-llm/sluice/internal/term"
@@ -43,7 +44,7 @@ func (o *stressOptions) conclude(s *term.Streams, res *stress.Result, err error)
 	case err != nil:
 		return o.ending(err)
 	case len(res.Missed) > 0:
-		return &exitError{code: exitThreshold, err: fmt.Errorf("missed: %s", words(strings.Join(res.Missed, ", "))), hint: o.hint()}
+		return &fault.Error{Code: fault.Threshold, Err: fmt.Errorf("missed: %s", words(strings.Join(res.Missed, ", "))), Hint: o.hint()}
 	}
 	return nil
 }
@@ -62,19 +63,19 @@ func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
 // ending gives the error of a run its exit code and a hint.
 func (o *stressOptions) ending(err error) error {
 	if errors.Is(err, stress.ErrInterrupted) {
-		return &exitError{code: exitInterrupted, err: err, hint: "run the same command again to start a new run"}
+		return &fault.Error{Code: fault.Interrupted, Err: err, Hint: "run the same command again to start a new run"}
 	}
 	if refused, ok := errors.AsType[*provider.Error](err); ok && refused.Kind == sluice.Auth {
-		return &exitError{code: exitFailed, err: err, hint: "check the key in the environment, or name another variable with --key-env"}
+		return &fault.Error{Code: fault.KeyRejected, Err: err, Hint: "check the key in the environment, or name another variable with --key-env"}
 	}
 	if late, ok := errors.AsType[*provider.LateError](err); ok {
-		return &exitError{code: exitFailed, err: err, hint: fmt.Sprintf("raise --timeout above %s, or check --base-url, --model and the network", late.After)}
+		return &fault.Error{Code: fault.Unreachable, Err: err, Hint: fmt.Sprintf("raise --timeout above %s, or check --base-url, --model and the network", late.After)}
 	}
-	if isAny[*stress.UnreachableError](err) {
-		return &exitError{code: exitFailed, err: err, hint: "check --base-url, --model and the network"}
+	if fault.Is[*stress.UnreachableError](err) {
+		return &fault.Error{Code: fault.Unreachable, Err: err, Hint: "check --base-url, --model and the network"}
 	}
-	if isAny[*fs.PathError](err) { // of the checkpoints that it keeps while it runs
-		return &exitError{code: exitFailed, err: err, hint: "set TMPDIR to another directory for temporary files"}
+	if fault.Is[*fs.PathError](err) { // of the checkpoints that it keeps while it runs
+		return &fault.Error{Code: fault.Disk, Err: err, Hint: "set TMPDIR to another directory for temporary files"}
 	}
 	return err
 }

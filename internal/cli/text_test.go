@@ -135,8 +135,8 @@ func TestTheHintOfARefusedKeyNamesThatProvidersVariable(t *testing.T) {
 		"openai-compatible": "name the variable of the key with --key-env, or check the key in --header, then resume",
 	} {
 		refused := &work.StoppedError{Kind: sluice.Auth, Err: &provider.Error{Provider: name, Status: 401}}
-		if e := explain(refused, &runOptions{}, keys); !strings.HasPrefix(e.hint, want) {
-			t.Errorf("%s: hint %q, want %q", name, e.hint, want)
+		if e := explain(refused, &runOptions{}, keys); !strings.HasPrefix(e.Hint, want) {
+			t.Errorf("%s: hint %q, want %q", name, e.Hint, want)
 		}
 	}
 }

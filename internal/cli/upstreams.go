@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/pricing"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -81,7 +82,7 @@ func (a *accounts) openUpstreams(attempts int, say func(provider.Exclusion)) err
 		cfg.Upstreams = append(cfg.Upstreams, made)
 	}
 	if ups.Upstreams, err = provider.NewUpstreams(cfg); err != nil {
-		return usageError(err, "correct the upstream in %s", a.settings.file.Name)
+		return fault.New(fault.Settings, err, "correct the upstream in %s", a.settings.file.Name)
 	}
 	a.upstreams = ups
 	return nil
@@ -117,7 +118,7 @@ func (a *accounts) chooseUpstreams() ([]config.Upstream, error) {
 		s.note(fmt.Sprintf("the upstreams of %s are ignored: a flag names the provider", s.file.Name))
 		return nil, nil
 	case a.flags.keyEnv != "":
-		return nil, usageError(errors.New("--key-env does not apply to upstreams"), "set key_env of each upstream, or set --provider")
+		return nil, fault.New(fault.Conflict, errors.New("--key-env does not apply to upstreams"), "set key_env of each upstream, or set --provider")
 	}
 	return all, nil
 }
@@ -179,9 +180,9 @@ func (a *accounts) at(up config.Upstream, field string, err error) error {
 func (a *accounts) noKey(up config.Upstream, name string) error {
 	err := a.at(up, "key_env", fmt.Errorf("no key for upstream %s: %s", up.Name, a.unset(name)))
 	if _, filed := errors.AsType[*config.Error](err); !filed { // it is made of flags
-		return usageError(err, "export %s=..., name another variable with --key-env, or try --provider sim, which needs no key", name)
+		return fault.New(fault.Key, err, "export %s=..., name another variable with --key-env, or try --provider sim, which needs no key", name)
 	}
-	return usageError(err, "export %s=..., or remove that upstream from the file", name)
+	return fault.New(fault.Key, err, "export %s=..., or remove that upstream from the file", name)
 }
 
 // upstreamScheduler makes the Scheduler of an account, whose first upstream is made.
@@ -199,7 +200,7 @@ func (a *accounts) upstreamScheduler(label string, first *provider.Upstream, ups
 	c.Name = accountName(cmp.Or(first.BaseURL, first.Provider.BaseURL), key)
 	name := strings.TrimPrefix(label, "=")
 	if other, taken := ups.labels[c.Name]; taken {
-		return nil, usageError(fmt.Errorf("%s: %s and %s have the same address and key", a.settings.file.Name, other, name),
+		return nil, fault.New(fault.Settings, fmt.Errorf("%s: %s and %s have the same address and key", a.settings.file.Name, other, name),
 			"set the same account in both upstreams, so that they share its limits")
 	}
 	ups.labels[c.Name] = name

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -161,7 +162,7 @@ func noCommand(cmd *cobra.Command, args []string) error {
 			names = append(names, sub.Name())
 		}
 	}
-	return usageError(fmt.Errorf("unknown command %q%s", args[0], provider.DidYouMean(provider.Nearest(args[0], names))),
+	return fault.New(fault.Usage, fmt.Errorf("unknown command %q%s", args[0], provider.DidYouMean(provider.Nearest(args[0], names))),
 		"use one of %s: see %s --help", strings.Join(names, ", "), cmd.CommandPath())
 }
 
@@ -176,7 +177,7 @@ func newHelp() *cobra.Command {
 			case err != nil || len(rest) == 0:
 				return err
 			case !cmd.HasAvailableSubCommands():
-				return usageError(fmt.Errorf("unexpected argument %q: %s has no subcommands", rest[0], cmd.CommandPath()),
+				return fault.New(fault.Usage, fmt.Errorf("unexpected argument %q: %s has no subcommands", rest[0], cmd.CommandPath()),
 					"see %s --help", cmd.CommandPath())
 			}
 			return noCommand(cmd, rest)
@@ -209,7 +210,7 @@ func atMost(n int, takes string) cobra.PositionalArgs {
 		if len(args) <= n {
 			return nil
 		}
-		return usageError(fmt.Errorf("unexpected argument %q: %s takes %s", args[n], cmd.CommandPath(), takes), "see %s --help", cmd.CommandPath())
+		return fault.New(fault.Usage, fmt.Errorf("unexpected argument %q: %s takes %s", args[n], cmd.CommandPath(), takes), "see %s --help", cmd.CommandPath())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -14,7 +15,7 @@ func (a *accounts) checkBatches(o *runOptions) error {
 	case !o.usesBatches():
 		return nil
 	case a.upstreams != nil:
-		return usageError(errors.New("--batch uses one account, but the settings have upstreams"), "set --provider instead of upstreams")
+		return fault.New(fault.Conflict, errors.New("--batch uses one account, but the settings have upstreams"), "set --provider instead of upstreams")
 	case !o.goesLive() && a.provider.Name != "" && a.provider.Batches.API == "":
 		return noBatchAPI(a.settings.registry, a.provider.Name)
 	}
@@ -29,7 +30,7 @@ func noBatchAPI(known *provider.Registry, name string) error {
 			having = append(having, other)
 		}
 	}
-	return usageError(fmt.Errorf("the Batch API of %s is unknown", name),
+	return fault.New(fault.Provider, fmt.Errorf("the Batch API of %s is unknown", name),
 		"omit --batch, use one of %s, or add the Batch API to the provider in the settings with batches:",
 		strings.Join(having, ", "))
 }

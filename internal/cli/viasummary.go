@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
 )
@@ -52,23 +53,23 @@ func (v *batchSummary) print(s *term.Streams) {
 }
 
 // explainPending says what goes on at the provider after a run that ended early, and how it is taken up or called off.
-func (e *exitError) explainPending(all []batch.Part, o *runOptions) {
+func explainPending(e *fault.Error, all []batch.Part, o *runOptions) {
 	f := sumParts(all)
 	text := f.left(time.Now())
-	if text == "" || isAny[*batch.LostError](e.err) {
+	if text == "" || fault.Is[*batch.LostError](e.Err) {
 		return
 	}
 	join := "%w; %s"
-	if strings.HasSuffix(e.err.Error(), ".") { // as providers' messages end, and text may begin a sentence
+	if strings.HasSuffix(e.Err.Error(), ".") { // as providers' messages end, and text may begin a sentence
 		join = "%w %s"
 	}
-	e.err = fmt.Errorf(join, e.err, text)
+	e.Err = fmt.Errorf(join, e.Err, text)
 	if o.cancel { // it is what is hinted otherwise
-		e.hint = cmp.Or(e.hint, "resume with the same command: "+o.command())
+		e.Hint = cmp.Or(e.Hint, "resume with the same command: "+o.command())
 		return
 	}
-	if e.hint == "" || e.code == exitInterrupted {
-		e.hint = "collect pending batches with the same command, or add --cancel to cancel the batches: " + o.command()
+	if e.Hint == "" || e.Code == fault.Interrupted {
+		e.Hint = "collect pending batches with the same command, or add --cancel to cancel the batches: " + o.command()
 	}
 }
 
@@ -105,13 +106,13 @@ func (o *runOptions) withoutCancel() *runOptions {
 }
 
 // explainVia explains what a run by way of a Batch API may end with, and reports whether it was that.
-func (e *exitError) explainVia(err error) bool {
+func explainVia(e *fault.Error, err error) bool {
 	pending, isPending := errors.AsType[*batch.PendingError](err)
 	switch {
 	case isPending:
-		e.code, e.hint = exitUsage, pending.Hint()
-	case isAny[*batch.LostError](err), isAny[*batch.RefusedError](err):
-		e.hint = hintOf(err)
+		e.Code, e.Hint = fault.Pending, pending.Hint()
+	case fault.Is[*batch.LostError](err), fault.Is[*batch.RefusedError](err):
+		e.Hint = fault.HintOf(err)
 	default:
 		return false
 	}

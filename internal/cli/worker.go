@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -77,7 +78,7 @@ func (o *workerOptions) table() []flagGroup {
 // check finds what is wrong with the flags together.
 func (o *workerOptions) check() error {
 	if o.shared.url == "" {
-		return usageError(errors.New("a worker needs --redis, the server to which runs send requests"), "name the server: sluice worker --redis redis://HOST")
+		return fault.New(fault.Missing, errors.New("a worker needs --redis, the server to which runs send requests"), "name the server: sluice worker --redis redis://HOST")
 	}
 	return cmp.Or(o.watch.check(), checkJob(o.job))
 }
@@ -211,7 +212,7 @@ func (w *workerRun) run(ctx context.Context, abandon func()) error {
 	defer signals.stop()
 	rep, err := w.worker.Run(ctx)
 	var cause error
-	if stopped, ok := errors.AsType[*work.StoppedError](err); ok && stopped.Kind != sluice.OK || isAny[*batch.UnreachableError](err) {
+	if stopped, ok := errors.AsType[*work.StoppedError](err); ok && stopped.Kind != sluice.OK || fault.Is[*batch.UnreachableError](err) {
 		cause = explain(err, w.batchRun.o, w.accounts)
 	}
 	returned, returnErr := w.source.Close(cause)
@@ -237,11 +238,11 @@ func (w *workerRun) conclude(rep work.Report, returned int, err error) error {
 		return nil
 	}
 	if none, ok := errors.AsType[*batch.UnservedError](err); ok {
-		return usageError(none, "%s", none.Hint())
+		return fault.New(fault.Provider, none, "%s", none.Hint())
 	}
 	end := explain(explainJob(err, w.o.job), w.batchRun.o, w.accounts)
 	if w.abandoned > 0 {
-		end.err = fmt.Errorf("%w, with %d requests in flight: they may be billed, and another worker sends them again", end.err, w.abandoned)
+		end.Err = fmt.Errorf("%w, with %d requests in flight: they may be billed, and another worker sends them again", end.Err, w.abandoned)
 	}
 	return end
 }

@@ -1,0 +1,102 @@
+// Package fault has the errors that end the program: a stable code, the exit code, the cause and a hint.
+package fault
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Exit codes.
+const (
+	ExitDone        = 0   // everything was done
+	ExitFailed      = 1   // the command could not run, or could not finish
+	ExitUsage       = 2   // wrong flags, settings or input
+	ExitItems       = 3   // finished, but some items failed
+	ExitThreshold   = 4   // a plan exceeds its bounds, or a measurement missed its threshold
+	ExitCap         = 5   // stopped by a cap
+	ExitInterrupted = 130 // stopped by a signal
+)
+
+// Error is an error with its code, and with a hint.
+type Error struct {
+	Code Code
+	Err  error
+	Hint string // what the user can do; "": the catalogue says
+	List bool   // the text has one line per fault
+}
+
+// Error returns the text for people.
+func (e *Error) Error() string { return plain(e.Err) }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Exit returns the exit code.
+func (e *Error) Exit() int { return e.Code.Exit() }
+
+// Advice returns the hint of the error, or that of the catalogue.
+func (e *Error) Advice() string { return cmp.Or(e.Hint, e.Code.Entry().Fix) }
+
+// New returns an error with a code and a hint.
+func New(code Code, err error, hint string, args ...any) error {
+	return &Error{Code: code, Err: err, Hint: fmt.Sprintf(hint, args...)}
+}
+
+// Exit is an error that ends the program with an exit code, without a message.
+type Exit int
+
+// Error returns the exit code as text.
+func (e Exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// Of returns err as an Error: as it is if it is one, otherwise with the code and the hint that it carries, as below.
+//
+// An error carries its code with a method FaultCode() string, and its hint with a method Hint() string. Without a code, the code is
+// [Interrupted] for the end of a context, otherwise [Failed].
+func Of(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	e := &Error{Code: Failed, Err: err, Hint: HintOf(err)}
+	var coded interface {
+		error
+		FaultCode() string
+	}
+	switch {
+	case errors.As(err, &coded):
+		e.Code = Code(coded.FaultCode())
+	case errors.Is(err, context.Canceled):
+		e.Code, e.Err = Interrupted, errors.New("interrupted")
+	}
+	return e
+}
+
+// HintOf returns the hint that an error carries with a method Hint() string.
+func HintOf(err error) string {
+	var hinting interface {
+		error
+		Hint() string
+	}
+	if errors.As(err, &hinting) {
+		return hinting.Hint()
+	}
+	return ""
+}
+
+// Is reports whether err is, or wraps, an error of a type.
+func Is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// Outcome returns the outcome of a run that ended with this error, as its summary has it.
+func (e *Error) Outcome() string {
+	switch e.Exit() {
+	case ExitInterrupted:
+		return "interrupted"
+	case ExitCap:
+		return "stopped"
+	}
+	return "failed"
+}
