@@ -134,7 +134,7 @@ func (a *accounts) read() (err error) {
 		return err
 	}
 	if f.envFile != "" {
-		a.settings.files.note(f.envFile)
+		a.settings.files.Note(f.envFile)
 	}
 	if f.provider == "" {
 		return nil

@@ -1,15 +1,10 @@
 // Package cli is the command line of Sluice: flags, streams and exit codes, one file per command.
 //
-// Standard output is data and standard error is people. A failure is two lines, "sluice: error: ..." and "hint: ...",
-// and an exit code.
+// Standard output is for data, and standard error for people. A failure is printed as "sluice: error: ...", "hint: ..." and "code: ...",
+// and sets the exit code.
 //
-// A command is in the file of its name, and what it alone needs in files that begin with it: execrun, findsweep, planbest, serveready.
-// So are the ways of run: dryrun..., via... through Batch APIs, and distribute... to workers on other hosts, whose side is worker....
-//
-// What commands share is a file for each group of flags: account (where calls go), key, limits, settings, upstreams, shared (quotas),
-// rows (input), checks, budget, reuse, metrics and events (who watches), control, and words (what flags take). Then come what
-// is shown of a run (progress..., screen, statustext, summary, firstfailures, text) and the ends of the program (streams, signals,
-// errors, hints).
+// A command is in the file with its name, and its parts are in files that start with this name. The parts that commands share are one file
+// per group of flags: account, key, limits, settings, upstreams, shared, rows, checks, budget, metrics and events.
 package cli
 
 import (

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/proc/agents"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
@@ -142,11 +143,11 @@ func (o *execOptions) limits(file *config.File) (all sluice.Limits) {
 }
 
 // rereading has the limits of the settings read again while commands run, and says what changed.
-func (r *execRun) rereading() rereading {
+func (r *execRun) rereading() signals.Reread {
 	if r.settings.file.Name == "" {
-		return rereading{}
+		return signals.Reread{}
 	}
-	return rereading{r.settings.files, func() fileStates {
+	return signals.Reread{Files: r.settings.files, Read: func() signals.Files {
 		next, err := r.o.settings.open()
 		var now sluice.Limits
 		if err == nil {
@@ -176,13 +177,13 @@ func (r *execRun) run(ctx context.Context) error {
 	defer p.stop()
 	stopHours := r.hours.keep(r, p)
 	defer stopHours()
-	signals := listen(func(os.Signal) {
+	listener := signals.Listen(signals.Config{Reread: r.rereading(), Abandon: func(os.Signal) { abandon() }, Drain: func(os.Signal) {
 		r.exec.Drain()
 		p.drain()
-	}, func(os.Signal) { abandon() }, r.rereading())
-	defer signals.stop()
+	}})
+	defer listener.Stop()
 	rep, err := r.exec.Run(ctx)
-	signals.stop()
+	listener.Stop()
 	stopHours()
 	p.stop()
 	return r.conclude(rep, err)

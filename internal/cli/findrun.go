@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/find"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
@@ -21,7 +22,7 @@ import (
 
 // watched runs a search that shows its progress, and that an interrupt stops.
 func watched[R any](ctx context.Context, f *search, engine func(context.Context, find.Config) (R, error)) (R, *fault.Error) {
-	ctx, end := interruptible(ctx)
+	ctx, end := signals.Interruptible(ctx)
 	defer end()
 	shown := term.NewStaged(f.s, f.o.progress)
 	defer shown.Stop()

@@ -147,7 +147,7 @@ func notInKey(r rune) bool { return r <= ' ' || r > '~' }
 func (a *accounts) keyFile(up config.Upstream) (provider.Key, error) {
 	s := a.settings
 	path := s.beside("upstreams", up.KeyFile)
-	s.files.note(path)
+	s.files.Note(path)
 	text, err := readNamed(path, 1)
 	if err != nil {
 		return provider.Key{}, fault.New(fault.Key, a.at(up, "key_file", err), "set key_file to a file that contains only the key of upstream %s", up.Name)

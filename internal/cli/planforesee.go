@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/plan"
 )
@@ -59,7 +60,7 @@ func (o *planOptions) foreseeRun(ctx context.Context, s *term.Streams, f planned
 	if err != nil {
 		return err
 	}
-	ctx, end := interruptible(ctx)
+	ctx, end := signals.Interruptible(ctx)
 	defer end()
 	scenario, assumed := o.scenario(f)
 	scenario.Progress = lookAhead(s, f)

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/forecast"
+	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 )
@@ -281,17 +282,17 @@ func (r *batchRun) run(ctx context.Context) error {
 	defer abandon()
 	p := startProgress(r.s, r.o.watch.progress, r.status)
 	defer p.stop()
-	signals := listen(func(os.Signal) {
+	listener := signals.Listen(signals.Config{Reread: r.rereading(), Drain: func(os.Signal) {
 		r.batch.Drain()
 		p.drain()
-	}, func(os.Signal) {
+	}, Abandon: func(os.Signal) {
 		st := r.status()
 		r.abandoned, _, _ = st.sum()
 		abandon()
-	}, r.rereading())
-	defer signals.stop()
+	}})
+	defer listener.Stop()
 	rep, err := r.batch.Run(ctx)
-	signals.stop()
+	listener.Stop()
 	p.stop()
 	if r.o.input == "-" { // before the run nobody knows what will come
 		noteFields(r.s, r.batch.PromptFields())

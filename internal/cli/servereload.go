@@ -3,36 +3,34 @@ package cli
 import (
 	"errors"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/fault"
+	"github.com/sluice-llm/sluice/internal/signals"
 )
 
 // follow listens to signals, and has the settings read again when their files change or HUP asks for it, which also has the access log
-// opened again, also under nohup. Without any of both HUP drains, unless nohup ignores it.
+// opened again. Without both, HUP drains.
 func (r *serving) follow(drain, cut func()) (stop func()) {
-	again := rereading{files: r.accounts.settings.files}
-	if len(again.files) > 0 || r.access.rotates() {
-		again.read = func() fileStates {
+	again := signals.Reread{Files: r.accounts.settings.files}
+	if len(again.Files) > 0 || r.access.rotates() {
+		again.Read = func() signals.Files {
 			r.access.reopen()
-			if len(again.files) == 0 {
+			if len(again.Files) == 0 {
 				return nil
 			}
 			return r.reload()
 		}
 	}
-	hup := again.read != nil || !signal.Ignored(syscall.SIGHUP)
-	return listenAlso(hup, func(os.Signal) { drain() }, func(os.Signal) { cut() }, again).stop
+	return signals.Listen(signals.Config{Drain: func(os.Signal) { drain() }, Abandon: func(os.Signal) { cut() }, Reread: again}).Stop
 }
 
 // reload has the gateway serve with the settings as the files say them now. Where they are wrong, it says so and the old ones
 // hold.
-func (r *serving) reload() fileStates {
+func (r *serving) reload() signals.Files {
 	next, s, err := r.prepare()
 	if err != nil {
 		var hinted *fault.Error
@@ -123,7 +121,7 @@ func (r *serving) prepare() (*accounts, *serveSettings, error) {
 }
 
 // files are those that settings are of, as they were before they were read; nil: they were not.
-func (a *accounts) files() fileStates {
+func (a *accounts) files() signals.Files {
 	if a.settings == nil {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
+	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -35,9 +36,9 @@ type settings struct {
 	file     config.File // without a Name there is none
 	used     atomic.Bool
 	tier     string
-	notes    []string   // where settings come from, for --verbose
-	doubts   []string   // for everybody
-	files    fileStates // as they were before they were read
+	notes    []string      // where settings come from, for --verbose
+	doubts   []string      // for everybody
+	files    signals.Files // as they were before they were read
 }
 
 // names returns the files that hold settings: those of --config, or the one that the environment names.
@@ -51,9 +52,9 @@ func (f *settingsFlags) names() (names []string, from string) {
 // open reads the files.
 func (f *settingsFlags) open() (*settings, error) {
 	names, from := f.names()
-	s := &settings{files: make(fileStates)}
+	s := &settings{files: make(signals.Files)}
 	for _, name := range names {
-		s.files.note(name)
+		s.files.Note(name)
 	}
 	file, err := config.Load(names...)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/sim"
 )
@@ -128,12 +129,12 @@ func runSim(ctx context.Context, s *term.Streams, o simOptions) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	signals := listen(func(sig os.Signal) {
+	listener := signals.Listen(signals.Config{Abandon: func(os.Signal) {}, Drain: func(sig os.Signal) {
 		stats := server.Stats()
 		s.Errorf("sluice sim: %s after %s requests, including %s rejected requests\n", sig, prose.Group(stats.Requests), prose.Group(stats.Throttled))
 		cancel()
-	}, func(os.Signal) {}, rereading{})
-	defer signals.stop()
+	}})
+	defer listener.Stop()
 
 	web := &http.Server{
 		Handler:           server,

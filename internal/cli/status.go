@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/regular"
+	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 )
@@ -289,7 +290,7 @@ func (l *looker) print(st *runStatus) error {
 
 // watch prints how the run stands every second, until it has ended: on a terminal in one place.
 func (l *looker) watch(ctx context.Context) error {
-	ctx, end := interruptible(ctx)
+	ctx, end := signals.Interruptible(ctx)
 	defer end()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/wake"
 )
@@ -59,7 +60,7 @@ const (
 
 // runShared says what is shared by way of the engine.
 func (o *statusOptions) runShared(ctx context.Context, s *term.Streams) error {
-	ctx, end := interruptible(ctx)
+	ctx, end := signals.Interruptible(ctx)
 	defer end()
 	sh, err := o.shared.open(ctx, s, "status", false)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/stress"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
@@ -192,7 +193,7 @@ func (o *stressOptions) endpoint(s *term.Streams, cfg *stress.Config) (*accounts
 
 // watched runs the level, shows how it stands, and lets an interrupt stop it.
 func (o *stressOptions) watched(ctx context.Context, s *term.Streams, cfg stress.Config) (*stress.Result, error) {
-	ctx, end := interruptible(ctx)
+	ctx, end := signals.Interruptible(ctx)
 	defer end()
 	shown := term.NewStaged(s, o.progress)
 	defer shown.Stop()

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -188,11 +189,11 @@ func (s *settings) reread(f *settingsFlags) (next *settings, said []string, err 
 }
 
 // rereading has the limits of the files read again while the run works, and says what changed.
-func (r *batchRun) rereading() rereading {
+func (r *batchRun) rereading() signals.Reread {
 	if !r.accounts.rereads() {
-		return rereading{}
+		return signals.Reread{}
 	}
-	return rereading{r.accounts.settings.files, func() fileStates {
+	return signals.Reread{Files: r.accounts.settings.files, Read: func() signals.Files {
 		said, err := r.accounts.reread()
 		if err != nil {
 			r.s.Errorf("sluice: warning: limits are unchanged: %s\n", err)

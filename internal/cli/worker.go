@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
@@ -201,22 +202,22 @@ func (l *lanes) of(model string) limits.LaneSnapshot {
 func (w *workerRun) run(ctx context.Context, abandon func()) error {
 	p := startProgress(w.s, w.o.watch.progress, w.status)
 	defer p.stop()
-	signals := listen(func(os.Signal) {
+	listener := signals.Listen(signals.Config{Reread: w.rereading(), Drain: func(os.Signal) {
 		w.worker.Drain()
 		p.drain()
-	}, func(os.Signal) {
+	}, Abandon: func(os.Signal) {
 		st := w.status()
 		w.abandoned, _, _ = st.sum()
 		abandon()
-	}, w.rereading())
-	defer signals.stop()
+	}})
+	defer listener.Stop()
 	rep, err := w.worker.Run(ctx)
 	var cause error
 	if stopped, ok := errors.AsType[*work.StoppedError](err); ok && stopped.Kind != sluice.OK || fault.Is[*batch.UnreachableError](err) {
 		cause = explain(err, w.batchRun.o, w.accounts)
 	}
 	returned, returnErr := w.source.Close(cause)
-	signals.stop()
+	listener.Stop()
 	p.stop()
 	w.s.Warn(returnErr)
 	return w.conclude(rep, returned, err)

@@ -1,4 +1,4 @@
-package cli
+package signals
 
 // How often files are read cannot be seen from outside: this test is in the package.
 
@@ -24,21 +24,21 @@ func TestFilesAreReadWhenTheyStandStill(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		write("a")
-		files := make(fileStates)
-		files.note(path)
+		files := make(Files)
+		files.Note(path)
 		ctx, end := context.WithCancel(t.Context())
 		again := make(chan struct{}, 1)
 		var reads atomic.Int64
 		var wrong atomic.Bool
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			files.follow(ctx, again, func() fileStates {
+			files.follow(ctx, again, func() Files {
 				reads.Add(1)
 				if wrong.Load() {
 					return nil
 				}
-				next := make(fileStates)
-				next.note(path)
+				next := make(Files)
+				next.Note(path)
 				return next
 			})
 		})
