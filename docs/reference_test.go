@@ -33,7 +33,7 @@ var jsonDocuments = []struct{ heading, dir, name string }{
 	{"OUT.state.json", "internal/work", "State"},
 	{"sluice status OUT --json", "internal/cli", "runStatus"},
 	{"sluice status --json", "internal/cli", "statusList"},
-	{"sluice status --redis --json", "internal/cli", "sharedStatus"},
+	{"sluice status --redis --json", "cluster", "Status"},
 	{"sluice exec --json", "internal/cli", "execSummary"},
 	{"report.json of sluice exec", "internal/proc", "Report"},
 	{"results.jsonl of sluice exec", "internal/proc", "Result"},

@@ -17,42 +17,6 @@ import (
 	"github.com/sluice-llm/sluice/internal/wake"
 )
 
-// sharedStatus is what is shared by way of an engine, as --json prints it.
-type sharedStatus struct {
-	cluster.Status
-	Jobs []jobStatus `json:"jobs"` // Runs with `--distribute`.
-}
-
-// jobStatus is a batch that many hosts work on.
-type jobStatus struct {
-	Job       string         `json:"job"`               // Run.
-	Version   int            `json:"version,omitempty"` // Version of the run's keys, if unsupported.
-	Queued    int            `json:"queued"`            // Items that wait for a worker.
-	Held      int            `json:"held"`              // Items in progress at workers.
-	Delayed   int            `json:"delayed"`           // Items in backoff.
-	Results   int            `json:"results"`           // Results that are not yet recorded.
-	Done      int            `json:"done"`              // Finished items.
-	Poisoned  int            `json:"poisoned"`          // Items abandoned because workers were lost.
-	Repeated  int            `json:"repeated"`          // Ignored duplicate results.
-	Collector *processStatus `json:"collector"`         // Process that records results.
-	Workers   []workerStatus `json:"workers"`           // Workers of the run.
-}
-
-// processStatus is a process on some host.
-type processStatus struct {
-	Host  string `json:"host"`  // Host name.
-	PID   int    `json:"pid"`   // Process ID.
-	Alive bool   `json:"alive"` // The process renews its lease.
-}
-
-// workerStatus is one that works on a job.
-type workerStatus struct {
-	Host   string `json:"host"`    // Host name.
-	PID    int    `json:"pid"`     // Process ID.
-	Held   int    `json:"held"`    // Items in progress at the worker.
-	SeenMS int64  `json:"seen_ms"` // Time since the last heartbeat.
-}
-
 const (
 	sharedEvery   = 2 * time.Second  // members say so often that they are there
 	sharedTimeout = 30 * time.Second // to look through the keys of an engine with millions of others takes seconds
@@ -68,7 +32,9 @@ func (o *statusOptions) runShared(ctx context.Context, s *term.Streams) error {
 	}
 	defer sh.Close()
 	for {
-		st, err := sh.status(ctx)
+		look, cancel := context.WithTimeout(ctx, sharedTimeout)
+		st, err := sh.cluster.Status(look)
+		cancel()
 		switch {
 		case o.watch && ctx.Err() != nil:
 			s.Out.Redraw(nil)
@@ -77,11 +43,11 @@ func (o *statusOptions) runShared(ctx context.Context, s *term.Streams) error {
 			s.Out.Redraw(nil)
 			return explainEngine(err, "--redis")
 		case !o.watch:
-			return o.printShared(s, st)
+			return o.printShared(s, &st)
 		}
 		if width, _, tty := s.Out.Size(); tty && !o.asJSON {
-			s.Out.Redraw(clipped(st.block(), width-1))
-		} else if err := o.printShared(s, st); errors.Is(err, syscall.EPIPE) {
+			s.Out.Redraw(clipped(sharedBlock(&st), width-1))
+		} else if err := o.printShared(s, &st); errors.Is(err, syscall.EPIPE) {
 			return nil // who read has seen enough
 		} else if err != nil {
 			return err
@@ -90,48 +56,15 @@ func (o *statusOptions) runShared(ctx context.Context, s *term.Streams) error {
 	}
 }
 
-// status asks the engine.
-func (sh *shared) status(ctx context.Context) (*sharedStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, sharedTimeout)
-	defer cancel()
-	st := &sharedStatus{Jobs: []jobStatus{}}
-	var err error
-	if st.Status, err = sh.cluster.Status(ctx); err != nil {
-		return nil, err
-	}
-	jobs, err := sh.cluster.Jobs(ctx)
-	for _, j := range jobs {
-		st.Jobs = append(st.Jobs, newJobStatus(&j))
-	}
-	return st, err
-}
-
-func newJobStatus(j *cluster.JobStatus) jobStatus {
-	one := jobStatus{Job: j.Name, Workers: []workerStatus{}}
-	if j.Version != cluster.Version {
-		one.Version = j.Version
-		return one
-	}
-	one.Queued, one.Held, one.Delayed, one.Results = j.Queued, j.Held, j.Delayed, j.Results
-	one.Done, one.Poisoned, one.Repeated = j.Done, j.Poisoned, j.Repeated
-	if c := j.Collector; c.Host != "" || c.PID != 0 {
-		one.Collector = &processStatus{c.Host, c.PID, c.Alive}
-	}
-	for _, w := range j.Workers {
-		one.Workers = append(one.Workers, workerStatus{w.Host, w.PID, w.Held, w.Idle.Milliseconds()})
-	}
-	return one
-}
-
 // printShared prints it: as one document, as one line of several, or for people.
-func (o *statusOptions) printShared(s *term.Streams, st *sharedStatus) error {
+func (o *statusOptions) printShared(s *term.Streams, st *cluster.Status) error {
 	switch {
 	case o.asJSON && o.watch:
 		return s.JSONLine(st)
 	case o.asJSON:
 		return s.JSON(st)
 	}
-	for _, line := range escaped(st.block()) {
+	for _, line := range escaped(sharedBlock(st)) {
 		if _, err := fmt.Fprintln(s.Out, line); err != nil {
 			return err
 		}
@@ -139,8 +72,8 @@ func (o *statusOptions) printShared(s *term.Streams, st *sharedStatus) error {
 	return nil
 }
 
-// block says it in lines.
-func (st *sharedStatus) block() []string {
+// sharedBlock returns the state of everything in Redis, in lines.
+func sharedBlock(st *cluster.Status) []string {
 	e := &st.Engine
 	kept := "no append-only file"
 	switch {
@@ -173,7 +106,8 @@ func (st *sharedStatus) block() []string {
 		}
 	}
 	for i := range st.Jobs {
-		st.Jobs[i].rows(func(line string) { lines = append(lines, line) }, row)
+		lines = append(lines, "job "+st.Jobs[i].Name)
+		jobRows(&st.Jobs[i], row)
 	}
 	return lines
 }
@@ -208,9 +142,8 @@ func sharedLaneWords(l *cluster.LaneStatus) string {
 	return text
 }
 
-// rows says how a job stands.
-func (j *jobStatus) rows(line func(string), row func(name, format string, args ...any)) {
-	line("job " + j.Job)
+// jobRows writes the state of a job.
+func jobRows(j *cluster.JobStatus, row func(name, format string, args ...any)) {
 	if j.Version != 0 {
 		row("keys", "the keys in Redis have the unknown version %d", j.Version)
 		return
