@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/forecast"
+	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -146,7 +147,7 @@ func (f *targets) place(model string) (forecast.Place, error) {
 	}
 	for _, lane := range f.Snapshot().Lanes {
 		for d, limit := range at.Lane.Limits.All() {
-			if learned := limitOf(lane, d); lane.Lane == model && *limit == 0 && learned != provider.Endless {
+			if learned := runinfo.Bucket(lane, d).Limit; lane.Lane == model && *limit == 0 && learned != provider.Endless {
 				*limit = int(learned)
 			}
 		}

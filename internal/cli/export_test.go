@@ -2,8 +2,6 @@ package cli
 
 import (
 	"time"
-
-	"github.com/sluice-llm/sluice/batch"
 )
 
 // QuietUntil is when something may start again, at now, by --not-between; zero: now.
@@ -17,6 +15,3 @@ func QuietUntil(now time.Time, texts ...string) (time.Time, error) {
 
 // WholeLine is wholeLine.
 var WholeLine = wholeLine
-
-// PartsInWords says how parts stand together.
-func PartsInWords(all []batch.Part, now time.Time) string { return sumParts(all).words(now) }

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/forecast"
+	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -168,7 +169,7 @@ func runBatch(ctx context.Context, s *term.Streams, o *runOptions) (err error) {
 		return explain(err, o, r.accounts)
 	}
 	defer func() { err = cmp.Or(err, r.batch.Close()) }()
-	r.pending = sumParts(r.batch.Parts()).Pending
+	r.pending = runinfo.NewParts(r.batch.Parts()).Pending
 	watch.follow(r.batch.Progress)
 	if err := r.collect(ctx, shared); err != nil {
 		return err
@@ -221,19 +222,19 @@ type batchRun struct {
 
 	abandoned int // calls that were open at the second interrupt
 
-	failures firstFailures
+	failures runinfo.Failures
 
 	mu        sync.Mutex
-	lastErr   map[string]string // of the last call that failed, by lane
-	reached   bool              // something was answered, or broke off: the provider is there
-	strangers map[string]bool   // models that were warned of
-	refused   map[refusal]int   // how often
+	lastErr   map[string]string         // of the last call that failed, by lane
+	reached   bool                      // something was answered, or broke off: the provider is there
+	strangers map[string]bool           // models that were warned of
+	refused   map[runinfo.Rejection]int // how often
 }
 
 func newBatchRun(s *term.Streams, o *runOptions) *batchRun {
 	r := &batchRun{
 		s: s, o: o, pauses: &work.Pauses{IgnoreEarlier: o.ignore},
-		lastErr: make(map[string]string), strangers: make(map[string]bool), refused: make(map[refusal]int),
+		lastErr: make(map[string]string), strangers: make(map[string]bool), refused: make(map[runinfo.Rejection]int),
 	}
 	r.observers = observers{r.pauses, sluice.ObserverFunc(r.warn)}
 	return r
@@ -287,7 +288,7 @@ func (r *batchRun) run(ctx context.Context) error {
 		p.drain()
 	}, Abandon: func(os.Signal) {
 		st := r.status()
-		r.abandoned, _, _ = st.sum()
+		r.abandoned = st.InFlight
 		abandon()
 	}})
 	defer listener.Stop()
@@ -302,31 +303,29 @@ func (r *batchRun) run(ctx context.Context) error {
 
 // result takes in what came of an item.
 func (r *batchRun) result(res *work.Result) {
-	r.accounts.upstreams.observe(res)
-	r.failures.note(res)
+	if ups := r.accounts.upstreams; ups != nil {
+		ups.counts.Observe(res)
+	}
+	r.failures.Observe(res)
 }
 
 // conclude prints the summary of a run that returned err, and returns what the program ends with.
 func (r *batchRun) conclude(rep batch.Report, err error) error {
-	sum := summarize(rep, r.accounts.Snapshot())
+	sum := runinfo.Summarize(rep, r.accounts.Snapshot())
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.watch.events
-	sum.Batch = newBatchSummary(r.o, &rep.Batches)
+	if r.o.usesBatches() {
+		sum.Batch = runinfo.NewBatches(&rep.Batches)
+	}
 	r.mu.Lock()
-	sum.Upstreams = blame(r.accounts.upstreams.summary(), r.lastErr)
-	together := sum.together(r.refused)
+	if ups := r.accounts.upstreams; ups != nil {
+		sum.Upstreams = ups.counts.Summarize(ups.Upstreams, r.lastErr)
+	}
+	together := sum.SharedLimit(r.refused)
 	r.mu.Unlock()
-	sum.First = r.failures.byKind()
+	sum.First = r.failures.ByKind()
 	err = r.verdict(sum, rep.Retryable(), err)
-	if r.o.watch.json {
-		if jsonErr := r.s.JSON(sum); jsonErr != nil {
-			return jsonErr
-		}
-	}
-	if r.o.watch.progress != term.ProgressJSON { // else what is on standard error is for programs
-		sum.print(r.s)
-	}
-	if sum.Error == "" && sum.Hint != "" {
-		r.s.Errorf("hint: %s\n", sum.Hint)
+	if jsonErr := printEnding(r.s, &r.o.watch, sum, &sum.Ending, func() { printSummary(r.s, sum) }); jsonErr != nil {
+		return jsonErr
 	}
 	if b := together; b != nil && len(sum.Upstreams) == 0 && r.accounts.shared == nil {
 		r.s.Errorf("hint: set --%[1]s %[2]d if all models of the account share one limit: models were rejected below half of their own %[1]s limits\n",
@@ -336,7 +335,7 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 }
 
 // verdict says how the run ended, in sum and as an error. mendable says that another try may mend a failure.
-func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
+func (r *batchRun) verdict(sum *runinfo.Summary, mendable bool, err error) error {
 	switch {
 	case err == nil && r.o.cancel && sum.Left > 0:
 		sum.Outcome, sum.Hint = "called_off", r.o.calledOff(r.pending, sum.Left)
@@ -368,18 +367,17 @@ func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 	return end
 }
 
-// status is how the run stands, for the progress.
-func (r *batchRun) status() status {
-	p, snap := r.batch.Progress(), r.accounts.Snapshot()
-	st := status{
-		total: p.Total, done: p.AllDone(), failed: p.Failed + p.AlreadyFailed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying,
-		cost: p.Cost, estimate: p.Estimated, rationed: r.batch.Rationed(), far: r.collector.Status(), limited: p.Throttles,
-	}
+// status returns the state of the run, for the progress.
+func (r *batchRun) status() runinfo.Status {
+	p := r.batch.Progress()
+	st := runinfo.New(p, r.accounts.Snapshot())
+	st.Rationed = r.batch.Rationed()
+	st.Distribute(r.collector.Status(), p.Throttles)
 	if r.o.usesBatches() {
-		st.parts = sumParts(r.batch.Parts())
+		st.Parts = runinfo.NewParts(r.batch.Parts())
 	}
 	if r.o.input == "-" {
-		st.total = 0 // what has come so far is no total
+		st.Total = 0 // more items may come
 	}
 	return st
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
@@ -41,17 +42,11 @@ func (r *batchRun) warn(e sluice.Event) {
 	}
 }
 
-// refusal is what calls of a lane were refused by.
-type refusal struct {
-	lane string
-	by   limits.Dimension
-}
-
 // watchRefusals counts the refusals that name a limit.
 func (r *batchRun) watchRefusals(lane string, e *sluice.Event) {
 	if e.Type == limits.EventThrottled && e.Outcome.Dimension != limits.AnyDimension {
 		r.mu.Lock()
-		r.refused[refusal{lane, e.Outcome.Dimension}]++
+		r.refused[runinfo.Rejection{Lane: lane, By: e.Outcome.Dimension}]++
 		r.mu.Unlock()
 	}
 }

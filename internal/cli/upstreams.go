@@ -4,17 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/pricing"
-	"github.com/sluice-llm/sluice/internal/prose"
-	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -23,21 +20,7 @@ type upstreams struct {
 	*provider.Upstreams
 	labels map[string]string          // of their accounts, by the Scheduler's name
 	models map[string]map[string]bool // that the settings name, by those labels
-
-	mu   sync.Mutex
-	done map[string]*upstreamSummary
-}
-
-// upstreamSummary is what an upstream did in a run.
-type upstreamSummary struct {
-	Name      string   `json:"name"`                 // Upstream.
-	Items     int      `json:"items"`                // Items recorded by this run.
-	Failed    int      `json:"failed"`               // Failed items.
-	Attempts  int      `json:"attempts"`             // Attempts, except rate-limited attempts.
-	Throttles int      `json:"throttles"`            // Rate-limited requests.
-	Cost      *float64 `json:"cost_usd"`             // Cost, if known.
-	LeftOut   string   `json:"left_out,omitempty"`   // Reason for excluding the upstream.
-	LastError string   `json:"last_error,omitempty"` // Last error, if no request succeeded.
+	counts runinfo.UpstreamCounts
 }
 
 // openUpstreams makes ready the upstreams of the settings, if there are any and no flag says where calls go. What is left out
@@ -51,7 +34,7 @@ func (a *accounts) openUpstreams(attempts int, say func(provider.Exclusion)) err
 	if err := cfg.Prefer.UnmarshalText([]byte(a.settings.file.Prefer)); err != nil {
 		return err
 	}
-	ups := &upstreams{labels: make(map[string]string), models: make(map[string]map[string]bool), done: make(map[string]*upstreamSummary)}
+	ups := &upstreams{labels: make(map[string]string), models: make(map[string]map[string]bool)}
 	labels := make(map[string]bool)
 	for _, up := range chosen {
 		labels[accountLabel(up)] = true
@@ -215,84 +198,6 @@ func (s *settings) ofAccount(label string) (limits *config.Limits) {
 		}
 	}
 	return limits
-}
-
-// observe counts a result.
-func (u *upstreams) observe(res *work.Result) {
-	up, ok := res.Data.(*provider.Upstream)
-	if u == nil || !ok {
-		return
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	sum := u.done[up.Name]
-	if sum == nil {
-		sum = &upstreamSummary{}
-		u.done[up.Name] = sum
-	}
-	sum.Items++
-	if res.Kind != sluice.OK {
-		sum.Failed++
-	}
-	if res.HasCost && !res.Cached { // that these cost nothing does not make the price of others known
-		if sum.Cost == nil {
-			sum.Cost = new(float64)
-		}
-		*sum.Cost = prose.RoundDollars(*sum.Cost + res.Cost)
-	}
-}
-
-// summary is what the upstreams did, in order; nil without any.
-func (u *upstreams) summary() []upstreamSummary {
-	if u == nil {
-		return nil
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	var all []upstreamSummary
-	for _, rep := range u.Report() {
-		sum := upstreamSummary{}
-		if done := u.done[rep.Name]; done != nil {
-			sum = *done
-		}
-		sum.Name, sum.Attempts, sum.Throttles = rep.Name, rep.Sent-rep.Throttles, rep.Throttles
-		if rep.Exclusion != nil {
-			sum.LeftOut = rep.Exclusion.String()
-		}
-		all = append(all, sum)
-	}
-	return all
-}
-
-// blame says of upstreams that answered nothing what their last call met; last is by lane.
-func blame(all []upstreamSummary, last map[string]string) []upstreamSummary {
-	for i := range all {
-		up := &all[i]
-		for _, lane := range slices.Sorted(maps.Keys(last)) { // of several models the same one is quoted each time
-			if up.Items == 0 && up.LeftOut == "" && strings.HasPrefix(lane, up.Name+": ") {
-				up.LastError = last[lane]
-			}
-		}
-	}
-	return all
-}
-
-// String is what the upstream did, for people.
-func (s upstreamSummary) String() string {
-	text := fmt.Sprintf("%s: %s items", s.Name, prose.Group(s.Items))
-	if s.Throttles > 0 {
-		text += fmt.Sprintf(", throttled %s", prose.Times(s.Throttles))
-	}
-	if s.Cost != nil {
-		text += ", " + prose.Dollars(*s.Cost)
-	}
-	switch {
-	case s.LeftOut != "":
-		text += ", excluded: " + s.LeftOut
-	case s.LastError != "":
-		text += ": " + s.LastError
-	}
-	return text
 }
 
 // label names a lane of an account: by its upstream, where there are several.

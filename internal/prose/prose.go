@@ -76,8 +76,11 @@ func If(n int, text string) string {
 	return text
 }
 
-// Count writes a number of things, which take an s.
+// Count writes a number of things: "1 item", "2 items", "2 batches".
 func Count(n int, thing string) string {
+	if n != 1 && strings.HasSuffix(thing, "ch") {
+		thing += "e"
+	}
 	if n != 1 {
 		thing += "s"
 	}

@@ -118,7 +118,7 @@ func OpenJournal(path string, cfg JournalConfig) (*Journal, error) {
 	if cfg.disk == nil {
 		cfg.disk = systemDisk{}
 	}
-	path = followLinks(path) // a rename must replace the file, not the link
+	path = FollowLinks(path) // a rename must replace the file, not the link
 	j := &Journal{path: path, cfg: cfg}
 	j.state.path, j.state.log = cmp.Or(cfg.State, StatePath(path)), cfg.Logger
 	var err error
