@@ -253,6 +253,7 @@ func (r *execRun) limitText(e sluice.Event) string {
 func (r *execRun) conclude(rep proc.Report, err error) error {
 	sum := runinfo.SummarizeExec(rep, r.scheduler.Snapshot())
 	sum.Dir, sum.First, sum.Pauses = r.o.cfg.Dir, r.failures.ByKind(), r.pauses.Count()
+	sum.AllRuns = runinfo.AllRuns(sum.Dir)
 	err = r.verdict(sum, err)
 	if jsonErr := printEnding(r.s, &r.o.watch, sum, &sum.Ending, func() { printExecSummary(r.s, sum) }); jsonErr != nil {
 		return jsonErr

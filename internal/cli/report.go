@@ -132,9 +132,9 @@ func (o *reportOptions) advice(results int) telemetry.Advice {
 		return telemetry.Advice{}
 	}
 	again := "sluice run … -o " + term.Quote(o.output)
-	advice := telemetry.Advice{Again: again, Retry: again + " --redo failed"}
 	_, path := runinfo.Places(o.output)
 	state, _ := work.LoadState(path) // without one, nothing is known to be left
+	advice := telemetry.Advice{Again: again, Retry: again + " --redo failed", Runs: state.Runs, Last: state.Last}
 	if state.Status == "" || state.Status == work.Completed {
 		return advice
 	}

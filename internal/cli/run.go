@@ -322,7 +322,7 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	}
 	together := sum.SharedLimit(r.refused)
 	r.mu.Unlock()
-	sum.First = r.failures.ByKind()
+	sum.First, sum.AllRuns = r.failures.ByKind(), runinfo.AllRuns(r.o.output)
 	err = r.verdict(sum, rep.Retryable(), err)
 	if jsonErr := printEnding(r.s, &r.o.watch, sum, &sum.Ending, func() { printSummary(r.s, sum) }); jsonErr != nil {
 		return jsonErr

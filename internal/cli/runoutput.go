@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/term"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // mostMessage is the maximum length of a quoted message.
@@ -103,6 +104,7 @@ func printSummary(s *term.Streams, sum *runinfo.Summary) {
 	if sum.Recorded+sum.Left > 0 {
 		printRun(s, sum)
 		printLimits(s, sum)
+		allRuns(s, sum.AllRuns)
 	}
 	if sum.Done+sum.Failed > 0 {
 		s.Row("output", "%s", sum.Output)
@@ -198,6 +200,7 @@ func printExecSummary(s *term.Streams, sum *runinfo.ExecSummary) {
 		if sum.Throttles > 0 {
 			s.SubRow("paused", "%s", prose.Times(sum.Pauses))
 		}
+		allRuns(s, sum.AllRuns)
 	}
 	if sum.Outlook != "" {
 		s.Row("usage", "%s", sum.Outlook)
@@ -240,6 +243,13 @@ func thisRun(s *term.Streams, items, attempts int, wallMS int64, throttles int) 
 	}
 	s.Row("this run", "%s", prose.Fields(prose.Count(items, "item")+" in "+prose.Span(wall), rate,
 		prose.If(throttles, "rate-limited "+prose.Times(throttles))))
+}
+
+// allRuns writes the figures of all runs, if there are several.
+func allRuns(s *term.Streams, all *work.Figures) {
+	if all != nil {
+		s.Row("all runs", "%s", all)
+	}
 }
 
 // costRow writes the cost of this run, and the number of items whose cost is known.
@@ -289,7 +299,12 @@ func statusBlock(st *runinfo.Stored, now time.Time) []string {
 		b.row("outlook", "%s", s.Outlook)
 	}
 	b.row("limits", "rate-limited %s, paused %s", prose.Times(s.Throttles), prose.Times(s.PauseCount))
-	b.row("tokens", "%s in, %s out", prose.Group(s.InputTokens), prose.Group(s.OutputTokens))
+	if s.Runs > 1 {
+		b.row("all runs", "%s", s.Figures)
+		b.row("last run", "%s", s.Last)
+	} else {
+		b.row("tokens", "%s in, %s out", prose.Group(s.InputTokens), prose.Group(s.OutputTokens))
+	}
 	b.row("updated", "%s ago", prose.Span(now.Sub(s.UpdatedAt)))
 	b.parts(st.Parts, now)
 	return b

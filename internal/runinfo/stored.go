@@ -77,6 +77,16 @@ func Load(output string, warn func(text string)) (*Stored, error) {
 	return st, nil
 }
 
+// AllRuns returns the figures of all runs on an output; nil if this run is the first, or the state cannot be read.
+func AllRuns(output string) *work.Figures {
+	_, path := Places(output)
+	state, err := work.LoadState(path)
+	if err != nil || state.Runs < 2 {
+		return nil
+	}
+	return &state.Figures
+}
+
 // LoadAll reads the states of the runs in a directory, and in the directories in it.
 func LoadAll(dir string, warn func(text string)) (*List, error) {
 	all := &List{Runs: []*Stored{}}

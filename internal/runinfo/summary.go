@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -61,6 +62,8 @@ type Summary struct {
 	Upstreams []Upstream `json:"upstreams,omitempty"` // Upstreams, if there are several.
 
 	Batch *Batches `json:"batch,omitempty"` // Batches of `--batch`.
+
+	AllRuns *work.Figures `json:"all_runs,omitempty"` // Figures of all runs, if there are several.
 
 	Recorded int `json:"-"` // Items that this run recorded.
 	Misses   int `json:"-"` // Requests that were not in the cache.
@@ -216,6 +219,8 @@ type ExecSummary struct {
 	CooldownMS   int64    `json:"cooldown_ms"`      // Wait in cooldowns.
 	Cost         *float64 `json:"cost_usd"`         // Cost, if known.
 	Costed       int      `json:"costed_items"`     // Items with a known cost.
+
+	AllRuns *work.Figures `json:"all_runs,omitempty"` // Figures of all runs, if there are several.
 }
 
 // SummarizeExec returns the summary of a run of commands.

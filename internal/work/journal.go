@@ -149,7 +149,7 @@ func (j *Journal) ready() error {
 	}
 	// A line that is synced in a file that has no name is lost, also if another run made the file.
 	j.cfg.disk.SyncDir(filepath.Dir(j.path))
-	return j.state.begin(j.cfg)
+	return j.state.begin(j.cfg, j.size == 0)
 }
 
 // cutTornLine truncates the file after its last newline, unless what follows is a whole line.
