@@ -13,7 +13,8 @@ const (
 // Meter measures the rate of a run. It is safe for concurrent use.
 type Meter struct {
 	mu       sync.Mutex
-	samples  []sample
+	start    sample
+	samples  []sample // since rateWindow
 	draining bool
 }
 
@@ -21,6 +22,14 @@ type Meter struct {
 type sample struct {
 	at   time.Time
 	done int
+}
+
+// rate returns the items per minute until a later sample.
+func (s sample) rate(later sample) float64 {
+	if d := later.at.Sub(s.at); d > 0 {
+		return float64(later.done-s.done) / d.Minutes()
+	}
+	return 0
 }
 
 // Drain marks the following statuses as those of a run that starts no more items.
@@ -34,17 +43,17 @@ func (m *Meter) Drain() {
 func (m *Meter) Measure(s Status) Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now, perMin := time.Now(), 0.0
+	now := time.Now()
 	s.Draining = m.draining
 	if n := len(m.samples); n < 2 || now.Sub(m.samples[n-1].at) >= sampleInterval {
 		m.samples = append(m.samples, sample{now, s.Finished()})
 	}
+	if m.start.at.IsZero() {
+		m.start = m.samples[0]
+	}
 	for len(m.samples) > 2 && now.Sub(m.samples[0].at) > rateWindow {
 		m.samples = m.samples[1:]
 	}
-	first := m.samples[0]
-	if d := now.Sub(first.at); d > 0 {
-		perMin = float64(s.Finished()-first.done) / d.Minutes()
-	}
-	return s.measured(now, perMin)
+	last := sample{now, s.Finished()}
+	return s.measured(now, m.samples[0].rate(last), m.start.rate(last))
 }

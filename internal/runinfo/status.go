@@ -27,6 +27,7 @@ type Status struct {
 	Waiting   int       `json:"waiting"`                      // Waiting requests.
 	Throttles int       `json:"throttles"`                    // Rate-limited requests.
 	PerMin    float64   `json:"per_min"`                      // Items per minute.
+	Mean      float64   `json:"mean_per_min"`                 // Items per minute since the start.
 	Binding   string    `json:"binding"`                      // Binding limit.
 	Until     time.Time `json:"cooldown_until,omitzero"`      // End of the cooldown of the busiest lane.
 	ETAms     *int64    `json:"eta_ms,omitempty"`             // Expected remaining time.
@@ -50,7 +51,8 @@ type Status struct {
 	Commands bool   `json:"-"` // Items are commands.
 
 	lanes  []limits.LaneSnapshot
-	perMin float64 // not rounded
+	perMin float64 // PerMin, not rounded
+	mean   float64 // Mean, not rounded
 	away   string  // message if Redis does not respond
 }
 
@@ -82,9 +84,10 @@ func (s *Status) Finished() int { return s.Done + s.Failed }
 // remaining is the number of items without a result.
 func (s *Status) remaining() int { return max(0, s.Total-s.Finished()) }
 
-// measured completes the status with its time, its rate, and the fields that follow from them.
-func (s Status) measured(now time.Time, perMin float64) Status {
-	s.At, s.perMin, s.PerMin, s.Lanes = now, perMin, math.Round(perMin*10)/10, newLanes(s.lanes, now)
+// measured completes the status with its time, its present and mean rate, and the fields that follow from them.
+func (s Status) measured(now time.Time, perMin, mean float64) Status {
+	s.At, s.perMin, s.mean, s.Lanes = now, perMin, mean, newLanes(s.lanes, now)
+	s.PerMin, s.Mean = math.Round(perMin*10)/10, math.Round(mean*10)/10
 	if lane, ok := s.busiest(); ok {
 		if lane.Waiting > 0 {
 			s.Binding = lane.Binding.String()
@@ -217,11 +220,16 @@ func (s *Status) Progress() string {
 // Failures returns the number of failed items; "" if there are none.
 func (s *Status) Failures() string { return prose.If(s.Failed, prose.Group(s.Failed)+" failed") }
 
-// Speed returns the rate, the reason why it is not higher, and the remaining time. A rate above the limit is left out: it
-// comes from a burst or from cached results, and cannot last.
+// Speed returns the present rate beside the mean of the run, the reason why it is not higher, and the remaining time. A rate above
+// the limit is left out: it comes from a burst or from cached results, and cannot last.
 func (s *Status) Speed() string {
 	const tolerance = 1.05 // of the measurement
-	rate, eta := prose.Group(math.Round(s.perMin))+"/min", ""
+	rate, mean, eta := prose.Group(math.Round(s.perMin)), prose.Group(math.Round(s.mean)), ""
+	if mean == rate {
+		rate += "/min"
+	} else {
+		rate += "/min (mean " + mean + "/min)"
+	}
 	if len(s.lanes) == 1 && s.lanes[0].Waiting > 0 && s.lanes[0].Binding == limits.Requests {
 		if limit := Bucket(s.lanes[0], limits.Requests).Limit; limit > 0 && s.perMin > tolerance*float64(limit) {
 			rate = ""

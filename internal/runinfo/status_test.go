@@ -14,7 +14,7 @@ import (
 
 // status returns the status of a run with these lanes.
 func status(now time.Time, p work.Report, perMin float64, lanes ...limits.LaneSnapshot) Status {
-	return New(p, sluice.Snapshot{Lanes: lanes}).measured(now, perMin)
+	return New(p, sluice.Snapshot{Lanes: lanes}).measured(now, perMin, perMin)
 }
 
 func TestStatusNamesTheBindingLimit(t *testing.T) {
@@ -69,6 +69,13 @@ func TestStatusShowsNoRateAboveTheLimitThatBinds(t *testing.T) {
 		if got := st.Speed(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+func TestStatusShowsTheRateBesideTheMean(t *testing.T) {
+	st := New(work.Report{}, sluice.Snapshot{}).measured(time.Now(), 1250, 980.4)
+	if got := st.Speed(); got != "1,250/min (mean 980/min)" {
+		t.Errorf("got %q", got)
 	}
 }
 
