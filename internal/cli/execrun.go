@@ -39,6 +39,8 @@ type execRun struct {
 	hours     *offPeak
 	observers observers
 	failures  runinfo.Failures
+
+	rejections runinfo.Rejections
 }
 
 // runExec is the exec command.
@@ -199,6 +201,9 @@ func (r *execRun) status() runinfo.Status {
 
 // observe tells what the user should know while the run goes on: above all of limits, and of what waits for them.
 func (r *execRun) observe(e sluice.Event) {
+	if text := r.rejections.Observe(e); text != "" {
+		r.s.Errorf("sluice: %s: lower --jobs, or set --rpm\n", text)
+	}
 	switch e.Type {
 	case limits.EventCooldownStarted:
 		if text := r.limitText(e); text != "" {

@@ -222,19 +222,19 @@ type batchRun struct {
 
 	abandoned int // calls that were open at the second interrupt
 
-	failures runinfo.Failures
+	failures   runinfo.Failures
+	rejections runinfo.Rejections
 
 	mu        sync.Mutex
-	lastErr   map[string]string         // of the last call that failed, by lane
-	reached   bool                      // something was answered, or broke off: the provider is there
-	strangers map[string]bool           // models that were warned of
-	refused   map[runinfo.Rejection]int // how often
+	lastErr   map[string]string // of the last call that failed, by lane
+	reached   bool              // something was answered, or broke off: the provider is there
+	strangers map[string]bool   // models that were warned of
 }
 
 func newBatchRun(s *term.Streams, o *runOptions) *batchRun {
 	r := &batchRun{
 		s: s, o: o, pauses: &work.Pauses{IgnoreEarlier: o.ignore},
-		lastErr: make(map[string]string), strangers: make(map[string]bool), refused: make(map[runinfo.Rejection]int),
+		lastErr: make(map[string]string), strangers: make(map[string]bool),
 	}
 	r.observers = observers{r.pauses, sluice.ObserverFunc(r.warn)}
 	return r
@@ -320,7 +320,7 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 	if ups := r.accounts.upstreams; ups != nil {
 		sum.Upstreams = ups.counts.Summarize(ups.Upstreams, r.lastErr)
 	}
-	together := sum.SharedLimit(r.refused)
+	together := sum.SharedLimit(&r.rejections)
 	r.mu.Unlock()
 	sum.First, sum.AllRuns = r.failures.ByKind(), runinfo.AllRuns(r.o.output)
 	err = r.verdict(sum, rep.Retryable(), err)

@@ -8,7 +8,6 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/prose"
-	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
@@ -23,7 +22,13 @@ func (r *batchRun) warn(e sluice.Event) {
 		r.s.Errorf("hint: set --redis URL in both processes, use `sluice serve`, or run one process after the other\n")
 	}
 	r.watchHealth(e)
-	r.watchRefusals(model, &e)
+	if text := r.rejections.Observe(e); text != "" {
+		advice := "if other programs use this key, share limits with --redis; otherwise set --rpm and --tpm to the limits of your account"
+		if r.accounts.shared != nil {
+			advice = "set --rpm and --tpm to the limits of your account"
+		}
+		r.s.Errorf("sluice: %s: %s\n", text, advice)
+	}
 	if model != "" {
 		r.watchModel(model)
 	}
@@ -39,15 +44,6 @@ func (r *batchRun) warn(e sluice.Event) {
 		r.s.Errorf("sluice: %s: resumed\n", e.Lane)
 	case limits.EventThrottled, limits.EventGaveUp:
 		r.s.Errorf("sluice: %s: %s: %v\n", e.Lane, e.Call, e.Outcome.Err)
-	}
-}
-
-// watchRefusals counts the refusals that name a limit.
-func (r *batchRun) watchRefusals(lane string, e *sluice.Event) {
-	if e.Type == limits.EventThrottled && e.Outcome.Dimension != limits.AnyDimension {
-		r.mu.Lock()
-		r.refused[runinfo.Rejection{Lane: lane, By: e.Outcome.Dimension}]++
-		r.mu.Unlock()
 	}
 }
 

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -40,6 +42,70 @@ func (f *Failures) ByKind() map[string]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.messages)
+}
+
+// Rejections counts the rate-limit rejections of lanes. The zero value is ready. It is safe for concurrent use.
+type Rejections struct {
+	mu    sync.Mutex
+	lanes map[string]*laneRejections
+}
+
+// laneRejections are the rejections of a lane.
+type laneRejections struct {
+	by       [limits.NumDimensions]int // all rejections, by the limit that the provider named
+	since    time.Time                 // start of the present minute
+	sent     int                       // requests with a response in the present minute
+	rejected int                       // rate-limited requests among them
+	reported bool
+}
+
+// Rejections pile up if they are more than this share of this number of requests within a minute.
+const (
+	pileUpRequests = 50
+	pileUpShare    = 0.1
+)
+
+// Observe adds an event. As soon as rejections pile up in a lane, it returns a description, once per lane; "" otherwise.
+func (r *Rejections) Observe(e sluice.Event) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.lanes[e.Lane]
+	if l == nil {
+		l = &laneRejections{}
+		if r.lanes == nil {
+			r.lanes = make(map[string]*laneRejections)
+		}
+		r.lanes[e.Lane] = l
+	}
+	if e.Type == limits.EventThrottled {
+		l.by[e.Outcome.Dimension]++
+	}
+	if o := &e.Outcome; e.Type != limits.EventSlotReleased || o.Unsent || o.TooLarge {
+		return ""
+	}
+	if e.At.Sub(l.since) > time.Minute {
+		l.since, l.sent, l.rejected = e.At, 0, 0
+	}
+	l.sent++
+	if e.Outcome.Kind.Throttle() {
+		l.rejected++
+	}
+	if l.reported || l.sent < pileUpRequests || float64(l.rejected) <= pileUpShare*float64(l.sent) {
+		return ""
+	}
+	l.reported = true
+	return fmt.Sprintf("%s: the provider rate-limited %s of %s requests within a minute, and Sluice slows down",
+		e.Lane, prose.Group(l.rejected), prose.Group(l.sent))
+}
+
+// by returns the number of a lane's rejections that name a limit.
+func (r *Rejections) by(lane string, d limits.Dimension) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l := r.lanes[lane]; l != nil && d != limits.AnyDimension {
+		return l.by[d]
+	}
+	return 0
 }
 
 // Upstream is the work of an upstream in a run.

@@ -147,27 +147,20 @@ func (sum *Summary) CostDoubts() (text string) {
 	return text
 }
 
-// SharedLimit returns a limit that the account seems to have for several lanes together, or nil. rejected has the number of
-// rejections that name a limit.
-func (sum *Summary) SharedLimit(rejected map[Rejection]int) *Use {
+// SharedLimit returns a limit that the account seems to have for several lanes together, or nil.
+func (sum *Summary) SharedLimit(rejected *Rejections) *Use {
 	var all telemetry.SharedLimits
 	for i := range sum.Lanes {
 		l := &sum.Lanes[i]
 		for j := range l.Limits {
 			b := &l.Limits[j]
 			if all.Add(telemetry.LimitUse{Dimension: b.Dimension, Limit: b.Limit, Source: b.Source, Share: b.Share,
-				Calls: l.Granted, Refused: rejected[Rejection{l.Lane, b.by}]}) {
+				Calls: l.Granted, Refused: rejected.by(l.Lane, b.by)}) {
 				return b
 			}
 		}
 	}
 	return nil
-}
-
-// Rejection is the lane and the limit of a rate-limit rejection.
-type Rejection struct {
-	Lane string
-	By   limits.Dimension
 }
 
 // Batches is the work of a run with --batch.
