@@ -13,7 +13,7 @@ import (
 type progress struct {
 	s     *term.Streams
 	look  func() runinfo.Status // without time and rate
-	draw  func(runinfo.Status)
+	draw  func(runinfo.Status)  // nil: show nothing
 	pace  time.Duration
 	last  bool // draw once more at the end
 	meter runinfo.Meter
@@ -23,6 +23,9 @@ type progress struct {
 	wg   sync.WaitGroup
 }
 
+// measureInterval is the maximum time between two measurements.
+const measureInterval = 500 * time.Millisecond
+
 // startProgress shows what look returns, in the form of mode.
 func startProgress(s *term.Streams, mode string, look func() runinfo.Status) *progress {
 	p := &progress{s: s, look: look, wake: make(chan struct{}, 1), quit: make(chan struct{})}
@@ -30,7 +33,7 @@ func startProgress(s *term.Streams, mode string, look func() runinfo.Status) *pr
 	_, _, tty := s.Err.Size()
 	switch {
 	case mode == term.ProgressNone:
-		return p
+		p.pace = measureInterval
 	case mode == term.ProgressJSON:
 		p.draw, p.pace, p.last = func(st runinfo.Status) { p.s.ErrJSONLine(st) }, time.Second, true
 	case mode == term.ProgressAuto && tty:
@@ -64,20 +67,26 @@ func (p *progress) stop() {
 }
 
 func (p *progress) loop() {
-	tick := time.NewTicker(p.pace)
+	interval, drawn := min(p.pace, measureInterval), time.Now()
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-p.quit:
 			p.s.Err.Redraw(nil)
-			if p.last {
-				p.draw(p.measure())
+			if st := p.measure(); p.last {
+				p.draw(st)
 			}
 			return
 		case <-tick.C:
 		case <-p.wake:
+			drawn = time.Time{}
 		}
-		p.draw(p.measure())
+		st := p.measure()
+		if p.draw != nil && time.Since(drawn) > p.pace-interval/2 {
+			drawn = time.Now()
+			p.draw(st)
+		}
 	}
 }
 

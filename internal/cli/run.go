@@ -298,7 +298,7 @@ func (r *batchRun) run(ctx context.Context) error {
 	if r.o.input == "-" { // before the run nobody knows what will come
 		noteFields(r.s, r.batch.PromptFields())
 	}
-	return r.conclude(rep, err)
+	return r.conclude(rep, p.meter.Outages(), err)
 }
 
 // result takes in what came of an item.
@@ -310,8 +310,9 @@ func (r *batchRun) result(res *work.Result) {
 }
 
 // conclude prints the summary of a run that returned err, and returns what the program ends with.
-func (r *batchRun) conclude(rep batch.Report, err error) error {
+func (r *batchRun) conclude(rep batch.Report, outages map[string]time.Duration, err error) error {
 	sum := runinfo.Summarize(rep, r.accounts.Snapshot())
+	sum.AddOutages(outages)
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.watch.events
 	if r.o.usesBatches() {
 		sum.Batch = runinfo.NewBatches(&rep.Batches)
@@ -371,7 +372,10 @@ func (r *batchRun) verdict(sum *runinfo.Summary, mendable bool, err error) error
 func (r *batchRun) status() runinfo.Status {
 	p := r.batch.Progress()
 	st := runinfo.New(p, r.accounts.Snapshot())
-	st.Rationed = r.batch.Rationed()
+	st.Rationed, st.Upstreams = r.batch.Rationed(), r.accounts.upstreams != nil
+	if sh := r.accounts.shared; sh != nil && sh.cluster.Away() {
+		st.WaitForRedis(sh.cluster.String())
+	}
 	st.Distribute(r.collector.Status(), p.Throttles)
 	if r.o.usesBatches() {
 		st.Parts = runinfo.NewParts(r.batch.Parts())

@@ -212,11 +212,12 @@ func Shares(byName map[string]float64) string {
 	return cmp.Or(Fields(fields...), "nothing")
 }
 
-// LimitName returns the unit of the limit of that name, and other names unchanged: "requests/min" for rpm.
+// LimitName returns the unit of the limit of that name, and the words of other names: "requests/min" for rpm, "no provider" for
+// no_provider.
 func LimitName(name string) string {
 	var d limits.Dimension
 	if d.UnmarshalText([]byte(name)) != nil {
-		return name
+		return strings.NewReplacer("redis", "Redis", "_", " ").Replace(name)
 	}
 	return d.Counted("/min", "/day")
 }

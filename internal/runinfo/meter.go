@@ -1,6 +1,7 @@
 package runinfo
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -10,12 +11,15 @@ const (
 	sampleInterval = 100 * time.Millisecond // minimum time between samples
 )
 
-// Meter measures the rate of a run. It is safe for concurrent use.
+// Meter measures the rate and the outages of a run. It is safe for concurrent use.
 type Meter struct {
 	mu       sync.Mutex
 	start    sample
 	samples  []sample // since rateWindow
 	draining bool
+	last     time.Time                // of the last status,
+	outage   string                   // and its outage
+	outages  map[string]time.Duration // by reason
 }
 
 // sample is the number of finished items at an instant.
@@ -45,6 +49,12 @@ func (m *Meter) Measure(s Status) Status {
 	defer m.mu.Unlock()
 	now := time.Now()
 	s.Draining = m.draining
+	if m.outage != "" {
+		m.outages[m.outage] += now.Sub(m.last)
+	} else if m.outages == nil {
+		m.outages = make(map[string]time.Duration)
+	}
+	m.last, m.outage = now, s.outage(now)
 	if n := len(m.samples); n < 2 || now.Sub(m.samples[n-1].at) >= sampleInterval {
 		m.samples = append(m.samples, sample{now, s.Finished()})
 	}
@@ -54,6 +64,13 @@ func (m *Meter) Measure(s Status) Status {
 	for len(m.samples) > 2 && now.Sub(m.samples[0].at) > rateWindow {
 		m.samples = m.samples[1:]
 	}
-	last := sample{now, s.Finished()}
-	return s.measured(now, m.samples[0].rate(last), m.start.rate(last))
+	present := sample{now, s.Finished()}
+	return s.measured(now, m.samples[0].rate(present), m.start.rate(present))
+}
+
+// Outages returns the total time without Redis, worker, provider or upstream, by reason.
+func (m *Meter) Outages() map[string]time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.outages)
 }

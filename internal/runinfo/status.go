@@ -47,8 +47,9 @@ type Status struct {
 
 	Lanes []Lane `json:"lanes"` // State by lane.
 
-	Held     string `json:"-"` // Reason why no item starts, such as the hour; "" if items start.
-	Commands bool   `json:"-"` // Items are commands.
+	Held      string `json:"-"` // Reason why no item starts, such as the hour; "" if items start.
+	Commands  bool   `json:"-"` // Items are commands.
+	Upstreams bool   `json:"-"` // There are several upstreams.
 
 	lanes  []limits.LaneSnapshot
 	perMin float64 // PerMin, not rounded
@@ -76,6 +77,45 @@ func (s *Status) Distribute(far *cluster.RemoteStatus, throttles int) {
 		s.InFlight, s.Waiting, s.Throttles = far.InFlight, far.Waiting, throttles
 		s.Workers, s.RedisAway, s.away = &far.Workers, far.Away != "", far.Away
 	}
+}
+
+// WaitForRedis marks the status of a run that sends no requests until Redis at url responds.
+func (s *Status) WaitForRedis(url string) {
+	s.RedisAway, s.away = true, "waiting for Redis at "+url
+}
+
+// Reasons why a run sends no requests, in addition to those of lanes.
+const (
+	noRedis    = "no_redis"
+	noWorker   = "no_worker"
+	noProvider = "no_provider"
+	noUpstream = "no_upstream"
+)
+
+// outage returns the reason why no request can succeed; "" if there is none. A provider is away while the circuit breakers of all
+// lanes with open requests are open, or test requests check whether they can close.
+func (s *Status) outage(now time.Time) string {
+	switch {
+	case s.RedisAway:
+		return noRedis
+	case s.Workers != nil && *s.Workers == 0 && s.remaining() > 0:
+		return noWorker
+	}
+	failing := false
+	for _, lane := range s.lanes {
+		if lane.Pause == sluice.ServerError && (lane.Until.After(now) || lane.Probing) {
+			failing = true
+		} else if lane.InFlight+lane.Waiting > 0 {
+			return ""
+		}
+	}
+	switch {
+	case !failing:
+		return ""
+	case s.Upstreams:
+		return noUpstream
+	}
+	return noProvider
 }
 
 // Finished is the number of items with a result.

@@ -7,7 +7,9 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/batchjob"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
 )
@@ -85,6 +87,41 @@ func TestStatusSaysThatAllItemsWaitForARetry(t *testing.T) {
 		if got := st.Limited(); got != want || st.Retrying != 3 {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+func TestStatusNamesAnOutage(t *testing.T) {
+	now := time.Now()
+	open := limits.LaneSnapshot{Lane: "a", Waiting: 3, Pause: sluice.ServerError, Until: now.Add(time.Second)}
+	probing := limits.LaneSnapshot{Lane: "b", InFlight: 1, Pause: sluice.ServerError, Probing: true}
+	for _, tt := range []struct {
+		name, want string
+		lanes      []limits.LaneSnapshot
+		change     func(*Status)
+	}{
+		{"a provider that fails", "no_provider", []limits.LaneSnapshot{open, {Lane: "idle"}}, func(*Status) {}},
+		{"all upstreams fail", "no_upstream", []limits.LaneSnapshot{open, probing}, func(s *Status) { s.Upstreams = true }},
+		{"one upstream works", "", []limits.LaneSnapshot{open, {Lane: "c", InFlight: 1}}, func(s *Status) { s.Upstreams = true }},
+		{"a cooldown", "", []limits.LaneSnapshot{{Lane: "c", Waiting: 1, Pause: sluice.RateLimit, Until: now.Add(time.Second)}}, func(*Status) {}},
+		{"Redis", "no_redis", nil, func(s *Status) { s.WaitForRedis("redis://h") }},
+		{"no worker", "no_worker", nil, func(s *Status) { s.Distribute(&cluster.RemoteStatus{}, 0) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			st := New(work.Report{Total: 5}, sluice.Snapshot{Lanes: tt.lanes})
+			tt.change(&st)
+			if got := st.outage(now); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestOutagesAreNotCooldowns(t *testing.T) {
+	sum := Summary{WallMS: 10_000, Bound: map[string]float64{"cooldown": 0.75, "rpm": 0.05}}
+	sum.AddOutages(map[string]time.Duration{noProvider: 4 * time.Second, noRedis: time.Second})
+	got := prose.Shares(sum.Bound)
+	if got != "no provider 40 % of the time · cooldown 35 % of the time · no Redis 10 % of the time · requests/min 5 % of the time" {
+		t.Errorf("got %q", got)
 	}
 }
 

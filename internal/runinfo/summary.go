@@ -119,6 +119,21 @@ func bound(snap sluice.Snapshot, wall time.Duration) map[string]float64 {
 	return shares
 }
 
+// AddOutages adds the outages to the reasons that held the run back. A lane counts the pause of its circuit breaker as a cooldown.
+func (sum *Summary) AddOutages(outages map[string]time.Duration) {
+	for reason, away := range outages {
+		share := min(1, away.Seconds()*1000/float64(max(1, sum.WallMS)))
+		sum.Bound[reason] = share
+		if left := sum.Bound["cooldown"] - share; reason != noProvider && reason != noUpstream {
+			continue
+		} else if left > 0 {
+			sum.Bound["cooldown"] = left
+		} else {
+			delete(sum.Bound, "cooldown")
+		}
+	}
+}
+
 func throttles(snap sluice.Snapshot) (n int) {
 	for _, lane := range snap.Lanes {
 		n += lane.Throttles
