@@ -102,7 +102,7 @@ func TestStatusNamesAnOutage(t *testing.T) {
 		{"a provider that fails", "no_provider", []limits.LaneSnapshot{open, {Lane: "idle"}}, func(*Status) {}},
 		{"all upstreams fail", "no_upstream", []limits.LaneSnapshot{open, probing}, func(s *Status) { s.Upstreams = true }},
 		{"one upstream works", "", []limits.LaneSnapshot{open, {Lane: "c", InFlight: 1}}, func(s *Status) { s.Upstreams = true }},
-		{"a cooldown", "", []limits.LaneSnapshot{{Lane: "c", Waiting: 1, Pause: sluice.RateLimit, Until: now.Add(time.Second)}}, func(*Status) {}},
+		{"a cooldown", "", []limits.LaneSnapshot{{Waiting: 1, Pause: sluice.RateLimit, Until: now.Add(time.Second)}}, func(*Status) {}},
 		{"Redis", "no_redis", nil, func(s *Status) { s.WaitForRedis("redis://h") }},
 		{"no worker", "no_worker", nil, func(s *Status) { s.Distribute(&cluster.RemoteStatus{}, 0) }},
 	} {
