@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -64,25 +65,25 @@ func beginning(all []string, text string) (found []string) {
 	return found
 }
 
-// completing returns the settings of the line that is completed: those of its files, or what is published if they cannot be read.
-func completing(cmd *cobra.Command) *settings {
-	var flags settingsFlags
+// completing returns the registry of the settings that the line names, or the published one if they cannot be read.
+func completing(cmd *cobra.Command) *provider.Registry {
+	var from account.Sources
 	if f := cmd.Flags().Lookup("config"); f != nil {
-		flags.config = *f.Value.(*texts).field
+		from.Files = *f.Value.(*texts).field
 	}
-	if s, err := flags.open(); err == nil {
-		return s
+	if s, err := from.Open(); err == nil {
+		return s.Registry
 	}
-	return &settings{registry: provider.Published()}
+	return provider.Published()
 }
 
 func providers(cmd *cobra.Command) []string {
-	return completing(cmd).registry.Names()
+	return completing(cmd).Names()
 }
 
 // published are the limits of the provider that the line names, and of all where it names none.
 func published(cmd *cobra.Command) (all []provider.Tier) {
-	known := completing(cmd).registry
+	known := completing(cmd)
 	if f := cmd.Flags().Lookup("provider"); f != nil {
 		if p, ok := known.Lookup(f.Value.String()); ok {
 			return known.Tiers(p.Name)

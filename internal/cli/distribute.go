@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 )
 
@@ -20,7 +21,7 @@ func (r *batchRun) distribute(cfg *batch.Config) error {
 	if !r.o.workers {
 		return nil
 	}
-	job, err := r.o.jobConfig(r.accounts.settings.maxThrottles())
+	job, err := r.o.jobConfig(r.accounts.Settings.MaxThrottles())
 	if err != nil {
 		return err
 	}
@@ -31,14 +32,14 @@ func (r *batchRun) distribute(cfg *batch.Config) error {
 
 // collect becomes the collector of the run's job. It comes after the output is locked: if another run has the same output, the error
 // about that says more.
-func (r *batchRun) collect(ctx context.Context, shared *shared) error {
+func (r *batchRun) collect(ctx context.Context, shared *account.Shared) error {
 	if r.collector == nil {
 		return nil
 	}
-	if err := r.collector.Start(ctx, shared.cluster); err != nil {
+	if err := r.collector.Start(ctx, shared.Cluster); err != nil {
 		return r.explainJob(err)
 	}
-	for _, doubt := range shared.cluster.Doubts() {
+	for _, doubt := range shared.Doubts() {
 		r.s.Errorf("sluice: warning: %s\n", doubt)
 	}
 	return nil
@@ -122,7 +123,7 @@ func explainJob(err error, job string) error {
 	case isTerms:
 		e.Code, e.Err, e.Hint = fault.Job, terms, oneRelease
 	case isEngine:
-		return explainEngine(engine, "--redis")
+		return account.RedisError(engine, "--redis")
 	default:
 		return err
 	}

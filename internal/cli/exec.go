@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/proc"
@@ -27,7 +28,7 @@ type execOptions struct {
 	args []string    // of the command line
 	cfg  proc.Config // what flags set as it is; config adds the rest
 
-	settings   settingsFlags
+	settings   account.Sources
 	jobs       string
 	rpm        int
 	attempts   int
@@ -109,7 +110,7 @@ func (o *execOptions) table() []flagGroup {
 		}},
 		{"Checks", o.checks.flags()},
 		{"Limits", slices.Concat(o.bounds.flags(), []flag{
-			o.settings.configFlag(),
+			configFlag(&o.settings),
 			{name: "jobs,j", field: &o.jobs, metavar: "N", help: "Run N commands at once; auto adapts the number", common: true},
 			{name: "rpm", field: &o.rpm, metavar: "N", help: "Start at most N commands per minute", common: true},
 			{name: "not-between", field: &o.notBetween, metavar: "HOURS", help: "Pause in these hours: '12:00-19:00 Mon-Fri UTC'; repeatable"},
@@ -195,5 +196,5 @@ func (o *execOptions) account(cli *agents.CLI) (name, lane, dir string) {
 	if whole, err := filepath.Abs(path); err == nil {
 		path = whole
 	}
-	return "exec " + path, cli.Name(), stateDir(provider.Provider{Name: cli.Name()})
+	return "exec " + path, cli.Name(), account.StateDir()
 }

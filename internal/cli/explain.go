@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
@@ -129,13 +130,13 @@ func (o *explainOptions) puzzle() (puzzle, error) {
 		return c, fault.New(fault.Value, fmt.Errorf("--status %d is not an HTTP status", o.status), "use a status such as --status 429, or omit it")
 	}
 	var err error
-	if c.headers, err = parseHeaders(o.headers); err != nil {
+	if c.headers, err = account.ParseHeader(o.headers); err != nil {
 		return c, err
 	}
 	if o.provider != "" {
 		var ok bool
 		if c.provider, ok = provider.Lookup(o.provider); !ok {
-			return c, unknownProvider(provider.Published(), o.provider)
+			return c, account.UnknownProvider(provider.Published(), o.provider)
 		}
 	}
 	return c, nil

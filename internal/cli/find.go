@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/find"
+	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -84,10 +86,10 @@ Exit code 5 means that a spending or token cap stopped the search.`,
 
 // table returns the flags of find.
 func (o *findOptions) table() []flagGroup {
-	o.mode, o.account.envFile = modeAuto, dotEnv
+	o.mode, o.account.Keys.File = modeAuto, account.DotEnv
 	o.cfg.MaxWorkers, o.cfg.MinOutputTokens, o.cfg.Timeout = find.DefaultWorkers, find.DefaultOutput, find.DefaultTimeout
 	return []flagGroup{
-		{"Provider", append(o.account.target("Measure this model"), o.account.fileFlagAs("keys-file"), o.account.headerFlag(), o.account.settings.configFlag())},
+		{"Provider", append(o.account.target("Measure this model"), o.account.keyFile("keys-file"), o.account.headerFlag(), configFlag(&o.account.Sources))},
 		{"Search", []flag{
 			{name: "mode", field: &o.mode, metavar: modeAuto + "|" + modeSweep, help: "Measure limits, or test growing numbers of workers", common: true},
 			{name: "max-workers", field: countFrom(&o.cfg.MaxWorkers, 1), help: "Test and recommend at most N workers", common: true},
@@ -120,7 +122,7 @@ func runFind(ctx context.Context, s *term.Streams, o *findOptions) (err error) {
 	if o.published {
 		return o.fromProvider(ctx, s)
 	}
-	accounts, err := o.account.open(sluice.Config{}, s)
+	accounts, err := o.account.open(s)
 	if err != nil {
 		return err
 	}
@@ -145,20 +147,20 @@ func runFind(ctx context.Context, s *term.Streams, o *findOptions) (err error) {
 type search struct {
 	s        *term.Streams
 	o        *findOptions
-	accounts *accounts
+	accounts *account.Accounts
 	forecast find.Forecast
 	document *newFile
 }
 
 // check finds what is wrong with the flags themselves.
 func (o *findOptions) check() error {
-	if !o.flags.Changed("keys-file") && !isFile(dotEnv) {
-		o.account.envFile = ""
+	if !o.flags.Changed("keys-file") && !account.HasDotEnv() {
+		o.account.Keys.File = ""
 	}
 	switch {
 	case o.published:
 		return o.checkPublished()
-	case o.account.model == "":
+	case o.account.Model == "":
 		return fault.New(fault.Missing, errors.New("no model: --model is missing"), "name the model, for example --model gpt-4o-mini")
 	}
 	return o.checkFiles()
@@ -166,7 +168,7 @@ func (o *findOptions) check() error {
 
 // checkPublished finds flags that do not go with --from-provider.
 func (o *findOptions) checkPublished() error {
-	if o.account.model == "" && o.account.provider == "" {
+	if o.account.Model == "" && o.account.Provider == "" {
 		return fault.New(fault.Missing, errors.New("--from-provider: the provider is missing"), "name the provider, for example --provider openai")
 	}
 	return nil
@@ -177,12 +179,12 @@ func (o *findOptions) checkFiles() error {
 	if o.outputFile == "-" {
 		return fault.New(fault.Value, errors.New("--output-file - is not a file"), "use --json to print the document on standard output")
 	}
-	return keepsApart("output-file", o.outputFile, append(o.account.settings.config, o.cfg.PromptFile, o.account.envFile)...)
+	return keepsApart("output-file", o.outputFile, append(o.account.Sources.Files, o.cfg.PromptFile, o.account.Keys.File)...)
 }
 
 // prepare finds out whose limits are searched for, and what it may cost. Nothing is sent.
 func (f *search) prepare() error {
-	p, err := f.accounts.of(f.o.account.model)
+	p, err := f.accounts.Of(f.o.account.Model)
 	if err != nil {
 		return err
 	}
@@ -190,11 +192,11 @@ func (f *search) prepare() error {
 		return err
 	}
 	c := &f.o.cfg
-	c.Provider, c.Base = p, f.accounts.transport
-	c.Target = provider.Target{BaseURL: f.o.account.baseURL, Model: f.o.account.model, Header: f.accounts.headers}
-	if note := f.accounts.room.note(c.MaxWorkers); note != "" { // each worker is an open file
+	c.Provider, c.Base = p, f.accounts.Transport()
+	c.Target = provider.Target{BaseURL: f.o.account.BaseURL, Model: f.o.account.Model, Header: f.accounts.Header}
+	if note := f.accounts.Room.Note(c.MaxWorkers); note != "" { // each worker is an open file
 		f.s.Errorf("sluice: %s\n", note)
-		c.MaxWorkers = f.accounts.room.calls
+		c.MaxWorkers = f.accounts.Room.Requests
 	}
 	if !f.o.dryRun {
 		if c.Target.Key, err = f.accounts.Key(p); err != nil {
@@ -222,17 +224,17 @@ func (f *search) prepare() error {
 // limits takes in the configured limits of an account at p.
 func (f *search) limits(p provider.Provider) error {
 	var c sluice.Config
-	if err := f.accounts.settings.Apply(&c, p, f.o.account.model, f.accounts.limits); err != nil {
+	if err := f.accounts.ApplyLimits(&c, p, ""); err != nil {
 		return err
 	}
 	f.o.cfg.Told = c.Limits.PerMinute() // what else a file says was found by an earlier search
-	f.accounts.explainLimits(f.s, f.o.verbose)
+	explainSettings(f.s, f.accounts.Settings, f.o.verbose)
 	return nil
 }
 
 // readPrompt returns what stands in a file.
 func readPrompt(name string) (string, error) {
-	b, err := readNamed(name, 16)
+	b, err := regular.Read(name, 16)
 	prompt := strings.TrimSpace(string(b))
 	if err == nil && prompt == "" {
 		err = fmt.Errorf("%s is empty", name)
@@ -246,7 +248,7 @@ func readPrompt(name string) (string, error) {
 // prices finds out what tokens cost, and refuses a bound on what is not known.
 func (f *search) prices(p provider.Provider) error {
 	c := &f.o.cfg.Budget
-	if known := f.accounts.Price(p, f.o.account.model); known != nil {
+	if known := f.accounts.Price(p, f.o.account.Model); known != nil {
 		rate := known.Standard()
 		c.PriceIn, c.PriceOut = &rate.Input, &rate.Output
 	}

@@ -159,7 +159,7 @@ func explainRefused(e *fault.Error, refused *provider.Error, f *search) {
 	switch {
 	case refused.Kind == sluice.Auth:
 		e.Err = fmt.Errorf("the key was rejected: %w", e.Err)
-		e.Hint = f.accounts.check(refused) + ", " + searchAgain
+		e.Hint = keyHint(f.accounts, refused) + ", " + searchAgain
 	case refused.Kind == sluice.QuotaExhausted:
 		e.Err = fmt.Errorf("the account's quota is spent: %w", e.Err)
 		e.Hint = "add credit or raise the spend limit, " + searchAgain

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -20,7 +21,7 @@ import (
 )
 
 // explain gives an error of a batch its exit code and a hint of what to do.
-func explain(err error, o *runOptions, keys *accounts) *fault.Error {
+func explain(err error, o *runOptions, keys *account.Accounts) *fault.Error {
 	if e, ok := errors.AsType[*fault.Error](err); ok {
 		return e
 	}
@@ -56,7 +57,7 @@ func explain(err error, o *runOptions, keys *accounts) *fault.Error {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		e.Hint = "raise the limit of open files with ulimit -n 4096, or lower --concurrency, then " + again
 	case fault.Is[*batch.UnreachableError](err):
-		e.Hint = fmt.Sprintf("check the network and %s, then %s", keys.address(), again)
+		e.Hint = fmt.Sprintf("check the network and %s, then %s", addressHint(keys), again)
 	case explainRun(e, err, again, "another output with -o"):
 	case fault.Is[*fs.PathError](err), fault.Is[*os.LinkError](err):
 		e.Code = fault.File
@@ -90,16 +91,16 @@ func explainRun(e *fault.Error, err error, again, elsewhere string) bool {
 	return true
 }
 
-// address is what says where calls go.
-func (a *accounts) address() string {
-	if a != nil && a.upstreams != nil {
+// addressHint returns the flag or field of the address of requests.
+func addressHint(a *account.Accounts) string {
+	if a != nil && a.Upstreams() != nil {
 		return "the field base_url of the upstreams"
 	}
 	return "--base-url"
 }
 
 // explainStop says why no item can succeed any more.
-func explainStop(e *fault.Error, stopped *work.StoppedError, keys *accounts, again string) {
+func explainStop(e *fault.Error, stopped *work.StoppedError, keys *account.Accounts, again string) {
 	e.Err = stopped.Err
 	if none, ok := errors.AsType[*provider.NoUpstreamError](stopped.Err); ok {
 		e.Err = none
@@ -109,7 +110,7 @@ func explainStop(e *fault.Error, stopped *work.StoppedError, keys *accounts, aga
 	switch stopped.Kind {
 	case sluice.Auth:
 		e.Err = fmt.Errorf("the key was rejected: %w", stopped.Err)
-		e.Hint = keys.check(stopped.Err) + ", then " + again
+		e.Hint = keyHint(keys, stopped.Err) + ", then " + again
 	case sluice.QuotaExhausted:
 		e.Err = fmt.Errorf("the account's quota is spent: %w", stopped.Err)
 		e.Hint = "add credit or raise the spend limit, then " + again
@@ -120,8 +121,8 @@ func explainStop(e *fault.Error, stopped *work.StoppedError, keys *accounts, aga
 	}
 }
 
-// check says which key to look at after one was rejected.
-func (a *accounts) check(err error) string {
+// keyHint says which key to check after the provider rejected one.
+func keyHint(a *account.Accounts, err error) string {
 	if refused, ok := errors.AsType[*provider.Error](err); ok {
 		if name := a.KeyFrom(refused.Provider); name != "" {
 			return "check the key in " + name

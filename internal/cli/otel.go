@@ -43,9 +43,9 @@ func (w *watch) service(account, lane string) telemetry.Service {
 	a := w.present()
 	var p provider.Provider
 	if a != nil {
-		p, _ = a.of(lane) // without a name, where nobody knows
-		if base, _, ok := strings.Cut(account, "#"); ok && a.flags.provider == "" {
-			for _, known := range a.settings.registry.All() {
+		p, _ = a.Of(lane) // without a name, where nobody knows
+		if base, _, ok := strings.Cut(account, "#"); ok && (a.Config.Provider == "" || a.Upstreams() != nil) {
+			for _, known := range a.Settings.Registry.All() {
 				if known.BaseURL == base {
 					p = known
 				}

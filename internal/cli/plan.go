@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
@@ -26,7 +27,7 @@ type planOptions struct {
 
 	provider string
 	model    string
-	settings settingsFlags
+	settings account.Sources
 	limits   limitFlags
 	stated   plan.Workload // the calls, without those of a file
 	workload string
@@ -39,7 +40,7 @@ type planOptions struct {
 	foresee  foreseeFlags
 
 	told  sluice.Limits // by flags
-	kept  *settings
+	kept  *account.Settings
 	input workloadFile
 
 	published *config.Limits // nil: none were read
@@ -82,8 +83,8 @@ func (o *planOptions) table() []flagGroup {
 		{"Limits", append([]flag{
 			{name: "provider", field: &o.provider, metavar: "NAME", help: "Use this provider (default: recognized from the model)", common: true},
 			{name: "model", field: &o.model, metavar: "MODEL", help: "Use the limits and prices of this model", common: true},
-			{name: "tier", field: &o.settings.tier, metavar: "NAME", help: "Use the published limits of this account tier", common: true},
-			o.settings.configFlag(),
+			{name: "tier", field: &o.settings.Tier, metavar: "NAME", help: "Use the published limits of this account tier", common: true},
+			configFlag(&o.settings),
 			{name: "list", field: &o.list, help: "List the published limits and exit", common: true},
 		}, o.limits.flags("as published")...)},
 		{"Workload", []flag{
@@ -111,7 +112,7 @@ func runPlan(ctx context.Context, s *term.Streams, o *planOptions) error {
 	if err := o.open(); err != nil {
 		return err
 	}
-	registry := o.kept.registry
+	registry := o.kept.Registry
 	if o.list {
 		return listRegistry(s, registry, o.provider, o.model, o.asJSON)
 	}
@@ -147,9 +148,7 @@ func (o *planOptions) read(s *term.Streams, registry *provider.Registry) (provid
 func (o *planOptions) answer(ctx context.Context, s *term.Streams, registry *provider.Registry, account provider.Provider) error {
 	model := cmp.Or(o.model, o.input.model)
 	j, err := o.subjectOf(registry, account, model)
-	for _, doubt := range o.kept.doubts {
-		s.Errorf("sluice: warning: %s\n", doubt)
-	}
+	explainSettings(s, o.kept, false)
 	if err != nil {
 		return err
 	}
@@ -189,7 +188,7 @@ func (o *planOptions) warn(s *term.Streams, r *provider.Registry, account provid
 
 // open reads what is written down.
 func (o *planOptions) open() (err error) {
-	if o.kept, err = o.settings.open(); err != nil {
+	if o.kept, err = o.settings.Open(); err != nil {
 		return err
 	}
 	if o.shape.Deadline = o.deadline.after; !o.deadline.at.IsZero() {
@@ -202,7 +201,7 @@ func (o *planOptions) open() (err error) {
 // adopt takes provider and model from the file of limits. Limits that nobody asked for are used where they fit, but do not
 // say whom the plan is for, if anything else does.
 func (o *planOptions) adopt() {
-	if l := o.kept.file.Limits; l != nil {
+	if l := o.kept.File.Limits; l != nil {
 		o.provider, o.model = cmp.Or(o.provider, l.Provider), cmp.Or(o.model, l.Model)
 	}
 }

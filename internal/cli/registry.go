@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/fault"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
@@ -53,12 +53,6 @@ type listedTier struct {
 	Note             string        `json:"note,omitempty"`               // Note.
 }
 
-// unknownProvider is the error for a name that is nobody's.
-func unknownProvider(r *provider.Registry, name string) error {
-	return fault.New(fault.Provider, fmt.Errorf("unknown provider %q%s", name, provider.DidYouMean(r.Suggest(name))),
-		"set --provider to one of %s", strings.Join(r.Names(), ", "))
-}
-
 // entry is a provider and those of its tiers that were asked for.
 type entry struct {
 	provider.Provider
@@ -71,7 +65,7 @@ func entries(r *provider.Registry, name, model string) ([]entry, error) {
 	if name != "" {
 		p, ok := r.Lookup(name)
 		if !ok {
-			return nil, unknownProvider(r, name)
+			return nil, account.UnknownProvider(r, name)
 		}
 		all = []provider.Provider{p}
 	}
@@ -119,7 +113,7 @@ func listRegistry(s *term.Streams, r *provider.Registry, name, model string, asJ
 		}
 		for _, t := range e.tiers {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", term.Escape(e.Name), term.Escape(t.Tier), term.Escape(modelWords(t)),
-				limitWords(t.Limits), priceWords(t), term.Escape(doubted(t.Date, t.Doubtful)), term.Escape(t.Source))
+				prose.Limits(t.Limits), priceWords(t), term.Escape(doubted(t.Date, t.Doubtful)), term.Escape(t.Source))
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -159,20 +153,6 @@ func doubted(date string, doubtful bool) string {
 // modelWords lists the models of a tier.
 func modelWords(t provider.Tier) string {
 	return cmp.Or(strings.Join(t.Families(), " "), "all")
-}
-
-// limitWords lists limits as flags name them.
-func limitWords(l sluice.Limits) string {
-	var words []string
-	for d, limit := range l.All() {
-		if *limit > 0 {
-			words = append(words, d.String()+" "+prose.Group(*limit))
-		}
-	}
-	if len(words) == 0 {
-		return "none known"
-	}
-	return strings.Join(words, ", ")
 }
 
 // priceWords writes both prices.

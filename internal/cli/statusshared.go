@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/signals"
@@ -68,14 +69,14 @@ func (o *statusOptions) runShared(ctx context.Context, s *term.Streams) error {
 	}
 	defer sh.Close()
 	for {
-		st, err := sh.status(ctx)
+		st, err := statusOf(ctx, sh)
 		switch {
 		case o.watch && ctx.Err() != nil:
 			s.Out.Redraw(nil)
 			return fault.Exit(fault.ExitInterrupted)
 		case err != nil:
 			s.Out.Redraw(nil)
-			return explainEngine(err, "--redis")
+			return account.RedisError(err, "--redis")
 		case !o.watch:
 			return o.printShared(s, st)
 		}
@@ -90,16 +91,16 @@ func (o *statusOptions) runShared(ctx context.Context, s *term.Streams) error {
 	}
 }
 
-// status asks the engine.
-func (sh *shared) status(ctx context.Context) (*sharedStatus, error) {
+// statusOf reads the state of what is shared.
+func statusOf(ctx context.Context, sh *account.Shared) (*sharedStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, sharedTimeout)
 	defer cancel()
 	st := &sharedStatus{Jobs: []jobStatus{}}
 	var err error
-	if st.Status, err = sh.cluster.Status(ctx); err != nil {
+	if st.Status, err = sh.Status(ctx); err != nil {
 		return nil, err
 	}
-	jobs, err := sh.cluster.Jobs(ctx)
+	jobs, err := sh.Jobs(ctx)
 	for _, j := range jobs {
 		st.Jobs = append(st.Jobs, newJobStatus(&j))
 	}

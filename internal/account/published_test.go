@@ -1,4 +1,4 @@
-package cli
+package account
 
 // When limits are read again cannot be seen from outside within a test's time: this test is in the package.
 
@@ -39,7 +39,7 @@ func TestPublishedLimitsAreReadEveryTenMinutes(t *testing.T) {
 		}
 		var mu sync.Mutex
 		start, reads, status, rpm := time.Now(), 0, 200, 600
-		p := &limitsReader{api: api, key: "k", base: respond(func() (int, string) {
+		p := &LimitsReader{api: api, key: "k", base: respond(func() (int, string) {
 			mu.Lock()
 			defer mu.Unlock()
 			if reads++; time.Since(start)%(10*time.Minute) > time.Second {

@@ -1,0 +1,352 @@
+// Package account opens accounts at providers: it turns settings, keys and configured limits into Schedulers, and applies the limits again
+// when the settings change.
+package account
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/fault"
+	"github.com/sluice-llm/sluice/internal/pricing"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// Purpose is what accounts are opened for.
+type Purpose int
+
+// The purposes. Check and Estimate write no state and request no published limits.
+const (
+	Send     Purpose = iota // send requests
+	Serve                   // send requests of clients, which name the models
+	Submit                  // let other hosts send requests
+	Check                   // check the settings and keys
+	Estimate                // estimate cost and time, without keys
+)
+
+// Config says where requests go, with which key and within which limits.
+type Config struct {
+	Provider string // name of the provider (default: recognized from the model)
+	BaseURL  string // address of the provider, in the form of its SDK (default: the address in the registry)
+	Model    string // model of all requests; "" if requests name their models
+
+	Header  []string // headers of all requests, in the form "Name: value"
+	Keys    KeySource
+	Sources Sources
+	Limits  sluice.Limits // configured by flags; they take precedence over all settings
+	Rate    *pricing.Rate // price of all models (default: of the settings, or the published price)
+
+	Purpose   Purpose
+	Scheduler sluice.Config // template of all Schedulers
+
+	// Excluded, if not nil, is called when an upstream or one of its keys is excluded, and when the exclusion ends.
+	Excluded func(provider.Exclusion)
+
+	Hide func(secret string) // is called with each text that must never be printed
+	Warn func(text string)   // is called with each warning
+}
+
+// Accounts are where requests go: one account for each provider of the requests, or the accounts of upstreams. Open returns them. After
+// OpenUpstreams, they are safe for concurrent use. Do not modify the exported fields.
+type Accounts struct {
+	Config   Config
+	Provider provider.Provider // without a Name if it is recognized from the model
+	Header   http.Header
+	Room     Room
+	Settings *Settings // nil if they cannot be read
+
+	keys      *keys
+	pool      *pool
+	replaced  bool       // SetUpstreams was called
+	upstreams *upstreams // nil: there are none
+	labels    []string   // of the accounts of upstreams
+	warned    sync.Map   // warnings about prices
+
+	mu        sync.Mutex
+	current   *Settings // with the limits that apply now
+	open      []member
+	followers []func() // end the reading of published limits
+}
+
+// Open checks cfg and reads the settings. Close the Accounts.
+func Open(cfg Config) (*Accounts, error) {
+	if err := checkBaseURL(cfg.BaseURL); err != nil {
+		return nil, err
+	}
+	pricing.Models() // takes some 5 ms, for which no request should wait
+	a, err := newAccounts(cfg, &pool{})
+	if err != nil {
+		return nil, err
+	}
+	if a.Header, err = ParseHeader(cfg.Header); err != nil {
+		return nil, err
+	}
+	if err := checkHeader(a.Header); err != nil {
+		return nil, err
+	}
+	hideSecrets(a.Header, cfg.Hide)
+	if a.Provider.Name == "sim" {
+		a.pool.transport, err = simulator()
+	} else {
+		a.Room = newRoom()
+		a.pool.transport = newTransport(a.Room.Requests)
+	}
+	return a, err
+}
+
+// Again returns Accounts with the same Config that read the settings again. They share connections and open accounts with a. Also after an
+// error, their Settings say which files were read, if any.
+func (a *Accounts) Again() (*Accounts, error) {
+	next, err := newAccounts(a.Config, a.pool)
+	next.Header, next.Room = a.Header, a.Room
+	return next, err
+}
+
+// newAccounts reads the settings.
+func newAccounts(cfg Config, p *pool) (a *Accounts, err error) {
+	a = &Accounts{Config: cfg, pool: p, keys: &keys{KeySource: cfg.Keys, hide: cfg.Hide, found: make(map[string]provider.Key)}}
+	if a.Settings, err = cfg.Sources.Open(); err != nil {
+		return a, err
+	}
+	a.current = a.Settings
+	if cfg.Keys.File != "" {
+		a.Settings.Files.Note(cfg.Keys.File)
+	}
+	if cfg.Provider == "" {
+		return a, nil
+	}
+	if a.Provider, err = a.named(); err != nil {
+		return a, err
+	}
+	return a, a.Settings.Apply(&sluice.Config{}, a.Provider, cfg.Model, cfg.Limits)
+}
+
+// Share lets all accounts share their limits by a Redis server; nil shares nothing. Call it before an account is opened.
+func (a *Accounts) Share(sh *Shared) { a.pool.shared = sh }
+
+// Transport sends the requests.
+func (a *Accounts) Transport() http.RoundTripper { return a.pool.transport }
+
+// dry reports whether accounts leave no trace.
+func (a *Accounts) dry() bool { return a.Config.Purpose >= Check }
+
+// named returns the provider that cfg names.
+func (a *Accounts) named() (provider.Provider, error) {
+	p, ok := a.Settings.Registry.Lookup(a.Config.Provider)
+	if !ok {
+		return p, UnknownProvider(a.Settings.Registry, a.Config.Provider)
+	}
+	if p.Name == "sim" && a.Config.BaseURL != "" {
+		return p, fault.New(fault.Conflict, errors.New("--base-url does not apply to --provider sim, which is built in"),
+			"omit it, or use a running `sluice sim` with --provider openai-compatible")
+	}
+	return p, a.checkAddress(p)
+}
+
+// UnknownProvider is the error for a name that is not in the registry.
+func UnknownProvider(r *provider.Registry, name string) error {
+	return fault.New(fault.Provider, fmt.Errorf("unknown provider %q%s", name, provider.DidYouMean(r.Suggest(name))),
+		"set --provider to one of %s", strings.Join(r.Names(), ", "))
+}
+
+// checkAddress refuses a provider without an address.
+func (a *Accounts) checkAddress(p provider.Provider) error {
+	if a.Config.BaseURL != "" || p.BaseURL != "" || a.Config.Purpose == Submit {
+		return nil
+	}
+	return fault.New(fault.Provider, fmt.Errorf("provider %s has no default address", p.Name),
+		"set its address, for example --base-url %s", cmp.Or(p.BaseForm, "http://127.0.0.1:8000/v1"))
+}
+
+// Of returns the provider of a model: the named one, or the one that the model is recognized as.
+func (a *Accounts) Of(model string) (provider.Provider, error) {
+	if a.Provider.Name != "" {
+		return a.Provider, nil
+	}
+	known := a.Settings.Registry
+	p, ok := known.Recognise(model)
+	if !ok && a.Config.BaseURL != "" {
+		p, ok = known.Lookup("openai-compatible")
+	}
+	if !ok {
+		near := ""
+		if ids := known.SuggestModel(model); len(ids) > 0 {
+			near = ": ids begin with " + strings.Join(ids, " or ")
+		}
+		return p, fault.New(fault.Provider, fmt.Errorf("the provider of model %q is unknown%s", model, near),
+			"set --provider, one of %s, or --base-url for an OpenAI-compatible server", strings.Join(known.Names(), ", "))
+	}
+	return p, a.checkAddress(p)
+}
+
+// Key returns the key for p; "" if p needs none.
+func (a *Accounts) Key(p provider.Provider) (string, error) {
+	key, first, err := a.keys.of(p)
+	if err == nil && first {
+		a.warnUnencrypted(p, a.Config.BaseURL, key.Value)
+	}
+	return key.Value, err
+}
+
+// KeyFrom returns the variable of the key for the provider of that name; "" if there is no key.
+func (a *Accounts) KeyFrom(name string) string {
+	a.keys.mu.Lock()
+	defer a.keys.mu.Unlock()
+	return a.keys.found[name].From
+}
+
+// warnUnencrypted warns of a key that others on the network can read.
+func (a *Accounts) warnUnencrypted(p provider.Provider, base, key string) {
+	address := cmp.Or(base, p.BaseURL)
+	u, err := url.Parse(address)
+	if key == "" || a.Config.Purpose == Submit || p.Name == "sim" || err != nil || u.Scheme != "http" || u.Hostname() == "localhost" {
+		return
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.Unmap().IsLoopback() {
+		return
+	}
+	a.Config.Warn(fmt.Sprintf("the key is sent to %s unencrypted, and others on the network can read it: use an https address", address))
+}
+
+// Scheduler returns a Scheduler for the account at p. Close closes it.
+func (a *Accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
+	if err := a.checkAddress(p); err != nil {
+		return nil, err
+	}
+	key, err := a.Key(p)
+	if err != nil {
+		return nil, err
+	}
+	s, err := a.scheduler(accountName(cmp.Or(a.Config.BaseURL, p.BaseURL), key), p, "")
+	if err == nil {
+		a.publish(s, p, a.Config.BaseURL)
+	}
+	return s, err
+}
+
+// scheduler opens an account at p. label is the one of an account of upstreams; "" if there are none.
+func (a *Accounts) scheduler(name string, p provider.Provider, label string) (*sluice.Scheduler, error) {
+	a.pool.turn.Lock()
+	defer a.pool.turn.Unlock()
+	c := a.Config.Scheduler
+	c.Name, c.MaxThrottles = name, a.Settings.MaxThrottles()
+	if err := a.ApplyLimits(&c, p, label); err != nil {
+		return nil, err
+	}
+	c.Charge, c.CountsCached = p.Charge, p.CountsCached
+	if text := a.Settings.File.Charge; text != "" {
+		if err := c.Charge.UnmarshalText([]byte(text)); err != nil {
+			return nil, err
+		}
+	}
+	if !a.dry() && p.Name != "sim" {
+		c.StateDir = StateDir()
+	}
+	one, err := a.pool.take(c, func(o *opened) bool {
+		return slices.ContainsFunc(a.members(), func(m member) bool { return m.opened == o })
+	})
+	if err != nil && c.StateDir != "" {
+		return nil, fault.New(fault.File, err,
+			"set XDG_STATE_HOME to a directory that you can write to, because learned limits are kept in %s", c.StateDir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.open = append(a.open, member{one, p, label})
+	return one.scheduler, nil
+}
+
+// members returns the open accounts.
+func (a *Accounts) members() []member {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clip(a.open)
+}
+
+// ApplyLimits sets the limits of c for an account at p as they are now. label is the one of an account of upstreams; "" if there are none.
+func (a *Accounts) ApplyLimits(c *sluice.Config, p provider.Provider, label string) error {
+	a.mu.Lock()
+	s := a.current
+	a.mu.Unlock()
+	return a.applyLimits(c, p, label, s)
+}
+
+func (a *Accounts) applyLimits(c *sluice.Config, p provider.Provider, label string, s *Settings) error {
+	if own := s.LimitsOf(label); own != nil {
+		begin(c, a.Config.Limits, own, sluice.Limits{})
+	} else if err := s.Apply(c, p, a.Config.Model, a.Config.Limits); err != nil {
+		return err
+	}
+	if a.pool.shared == nil { // else the room of this host would limit others; its workers and connections keep to it anyway
+		a.Room.bound(c, len(a.labels))
+	}
+	return nil
+}
+
+// Fill sets the fields of a batch.Config that say where requests go.
+func (a *Accounts) Fill(cfg *batch.Config) {
+	cfg.Provider, cfg.Registry, cfg.BaseURL = a.Provider, a.Settings.Registry, a.Config.BaseURL
+	cfg.Key, cfg.Scheduler, cfg.Price = a.Key, a.Scheduler, a.Price
+	cfg.Upstreams, cfg.Transport, cfg.ExtraHeader, cfg.Workers = a.Upstreams(), a.pool.transport, a.Header, a.Room.Requests
+}
+
+// Snapshot returns the state of all open accounts.
+func (a *Accounts) Snapshot() (all sluice.Snapshot) {
+	for _, m := range a.members() {
+		snap := m.scheduler.Snapshot()
+		for k := range snap.Lanes {
+			snap.Lanes[k].Lane = a.LaneLabel(m.name, snap.Lanes[k].Lane)
+		}
+		all.At = snap.At
+		all.Lanes = append(all.Lanes, snap.Lanes...)
+		all.Retrying += snap.Retrying
+	}
+	return all
+}
+
+// Close gives back the accounts, and closes those that no other Accounts use.
+func (a *Accounts) Close() error {
+	a.mu.Lock()
+	open, followers := a.open, a.followers
+	a.open, a.followers = nil, nil
+	a.mu.Unlock()
+	for _, end := range followers {
+		end()
+	}
+	return a.pool.give(open)
+}
+
+// accountName distinguishes an account from others, without its key and other secrets of the address.
+func accountName(base, key string) string {
+	if u, err := url.Parse(base); err == nil {
+		base = u.Scheme + "://" + u.Host + u.Path
+	}
+	sum := sha256.Sum256([]byte(key))
+	return base + "#" + hex.EncodeToString(sum[:6])
+}
+
+// StateDir returns the directory of learned limits; "" if there is none.
+func StateDir() string {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "sluice")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state", "sluice")
+}
