@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -64,19 +63,20 @@ type Accounts struct {
 	Config   Config
 	Provider provider.Provider // without a Name if it is recognized from the model
 	Header   http.Header
-	Room     Room
+	Room     int       // maximum number of requests in flight, because each is an open file; 0 is no limit
 	Settings *Settings // nil if they cannot be read
 
-	keys      *keys
+	keys      keys
+	found     sync.Map // keys by provider; without a Value if the provider needs no key
 	pool      *pool
-	replaced  bool       // SetUpstreams was called
-	upstreams *upstreams // nil: there are none
-	labels    []string   // of the accounts of upstreams
-	warned    sync.Map   // warnings about prices
+	replaced  bool                // SetUpstreams was called
+	upstreams *provider.Upstreams // nil: there are none
+	accounts  int                 // number of accounts of upstreams
+	warned    sync.Map            // warnings about prices
 
 	mu        sync.Mutex
 	current   *Settings // with the limits that apply now
-	open      []member
+	opened    []member
 	followers []func() // end the reading of published limits
 }
 
@@ -93,17 +93,18 @@ func Open(cfg Config) (*Accounts, error) {
 	if a.Header, err = ParseHeader(cfg.Header); err != nil {
 		return nil, err
 	}
-	if err := checkHeader(a.Header); err != nil {
+	if err := checkHeader(a.Header, cfg.Hide); err != nil {
 		return nil, err
 	}
-	hideSecrets(a.Header, cfg.Hide)
 	if a.Provider.Name == "sim" {
 		a.pool.transport, err = simulator()
-	} else {
-		a.Room = newRoom()
-		a.pool.transport = newTransport(a.Room.Requests)
+		return a, err
 	}
-	return a, err
+	a.Room = room()
+	t := provider.NewBase(connections)
+	t.MaxConnsPerHost = a.Room
+	a.pool.transport = t
+	return a, nil
 }
 
 // Again returns Accounts with the same Config that read the settings again. They share connections and open accounts with a. Also after an
@@ -115,8 +116,8 @@ func (a *Accounts) Again() (*Accounts, error) {
 }
 
 // newAccounts reads the settings.
-func newAccounts(cfg Config, p *pool) (a *Accounts, err error) {
-	a = &Accounts{Config: cfg, pool: p, keys: &keys{KeySource: cfg.Keys, hide: cfg.Hide, found: make(map[string]provider.Key)}}
+func newAccounts(cfg Config, shared *pool) (a *Accounts, err error) {
+	a = &Accounts{Config: cfg, pool: shared, keys: keys{cfg.Keys, cfg.Hide}}
 	if a.Settings, err = cfg.Sources.Open(); err != nil {
 		return a, err
 	}
@@ -127,10 +128,17 @@ func newAccounts(cfg Config, p *pool) (a *Accounts, err error) {
 	if cfg.Provider == "" {
 		return a, nil
 	}
-	if a.Provider, err = a.named(); err != nil {
-		return a, err
+	known := a.Settings.Registry
+	p, ok := known.Lookup(cfg.Provider)
+	switch {
+	case !ok:
+		return a, UnknownProvider(known, cfg.Provider)
+	case p.Name == "sim" && cfg.BaseURL != "":
+		return a, fault.New(fault.Conflict, errors.New("--base-url does not apply to --provider sim, which is built in"),
+			"omit it, or use a running `sluice sim` with --provider openai-compatible")
 	}
-	return a, a.Settings.Apply(&sluice.Config{}, a.Provider, cfg.Model, cfg.Limits)
+	a.Provider = p
+	return a, a.ApplyLimits(&sluice.Config{}, p, "") // is wrong now rather than later
 }
 
 // Share lets all accounts share their limits by a Redis server; nil shares nothing. Call it before an account is opened.
@@ -141,19 +149,6 @@ func (a *Accounts) Transport() http.RoundTripper { return a.pool.transport }
 
 // dry reports whether accounts leave no trace.
 func (a *Accounts) dry() bool { return a.Config.Purpose >= Check }
-
-// named returns the provider that cfg names.
-func (a *Accounts) named() (provider.Provider, error) {
-	p, ok := a.Settings.Registry.Lookup(a.Config.Provider)
-	if !ok {
-		return p, UnknownProvider(a.Settings.Registry, a.Config.Provider)
-	}
-	if p.Name == "sim" && a.Config.BaseURL != "" {
-		return p, fault.New(fault.Conflict, errors.New("--base-url does not apply to --provider sim, which is built in"),
-			"omit it, or use a running `sluice sim` with --provider openai-compatible")
-	}
-	return p, a.checkAddress(p)
-}
 
 // UnknownProvider is the error for a name that is not in the registry.
 func UnknownProvider(r *provider.Registry, name string) error {
@@ -191,53 +186,21 @@ func (a *Accounts) Of(model string) (provider.Provider, error) {
 	return p, a.checkAddress(p)
 }
 
-// Key returns the key for p; "" if p needs none.
-func (a *Accounts) Key(p provider.Provider) (string, error) {
-	key, first, err := a.keys.of(p)
-	if err == nil && first {
-		a.warnUnencrypted(p, a.Config.BaseURL, key.Value)
-	}
-	return key.Value, err
-}
-
-// KeyFrom returns the variable of the key for the provider of that name; "" if there is no key.
-func (a *Accounts) KeyFrom(name string) string {
-	a.keys.mu.Lock()
-	defer a.keys.mu.Unlock()
-	return a.keys.found[name].From
-}
-
-// warnUnencrypted warns of a key that others on the network can read.
-func (a *Accounts) warnUnencrypted(p provider.Provider, base, key string) {
-	address := cmp.Or(base, p.BaseURL)
-	u, err := url.Parse(address)
-	if key == "" || a.Config.Purpose == Submit || p.Name == "sim" || err != nil || u.Scheme != "http" || u.Hostname() == "localhost" {
-		return
-	}
-	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.Unmap().IsLoopback() {
-		return
-	}
-	a.Config.Warn(fmt.Sprintf("the key is sent to %s unencrypted, and others on the network can read it: use an https address", address))
-}
-
 // Scheduler returns a Scheduler for the account at p. Close closes it.
 func (a *Accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
-	if err := a.checkAddress(p); err != nil {
-		return nil, err
-	}
 	key, err := a.Key(p)
 	if err != nil {
 		return nil, err
 	}
-	s, err := a.scheduler(accountName(cmp.Or(a.Config.BaseURL, p.BaseURL), key), p, "")
+	s, err := a.open(accountName(cmp.Or(a.Config.BaseURL, p.BaseURL), key), p, "")
 	if err == nil {
 		a.publish(s, p, a.Config.BaseURL)
 	}
 	return s, err
 }
 
-// scheduler opens an account at p. label is the one of an account of upstreams; "" if there are none.
-func (a *Accounts) scheduler(name string, p provider.Provider, label string) (*sluice.Scheduler, error) {
+// open opens an account at p. label is the one of an account of upstreams; "" if there are none.
+func (a *Accounts) open(name string, p provider.Provider, label string) (*sluice.Scheduler, error) {
 	a.pool.turn.Lock()
 	defer a.pool.turn.Unlock()
 	c := a.Config.Scheduler
@@ -254,9 +217,7 @@ func (a *Accounts) scheduler(name string, p provider.Provider, label string) (*s
 	if !a.dry() && p.Name != "sim" {
 		c.StateDir = StateDir()
 	}
-	one, err := a.pool.take(c, func(o *opened) bool {
-		return slices.ContainsFunc(a.members(), func(m member) bool { return m.opened == o })
-	})
+	one, err := a.pool.take(c, a.members())
 	if err != nil && c.StateDir != "" {
 		return nil, fault.New(fault.File, err,
 			"set XDG_STATE_HOME to a directory that you can write to, because learned limits are kept in %s", c.StateDir)
@@ -266,7 +227,7 @@ func (a *Accounts) scheduler(name string, p provider.Provider, label string) (*s
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.open = append(a.open, member{one, p, label})
+	a.opened = append(a.opened, member{one, p, label, a.Settings.modelsOf(label)})
 	return one.scheduler, nil
 }
 
@@ -274,7 +235,17 @@ func (a *Accounts) scheduler(name string, p provider.Provider, label string) (*s
 func (a *Accounts) members() []member {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Clip(a.open)
+	return slices.Clip(a.opened)
+}
+
+// member returns the open account of a Scheduler; the zero member if there is none of that name.
+func (a *Accounts) member(name string) member {
+	for _, m := range a.members() {
+		if m.name == name {
+			return m
+		}
+	}
+	return member{}
 }
 
 // ApplyLimits sets the limits of c for an account at p as they are now. label is the one of an account of upstreams; "" if there are none.
@@ -286,13 +257,18 @@ func (a *Accounts) ApplyLimits(c *sluice.Config, p provider.Provider, label stri
 }
 
 func (a *Accounts) applyLimits(c *sluice.Config, p provider.Provider, label string, s *Settings) error {
+	if label == "" {
+		if err := a.checkAddress(p); err != nil {
+			return err
+		}
+	}
 	if own := s.LimitsOf(label); own != nil {
 		begin(c, a.Config.Limits, own, sluice.Limits{})
 	} else if err := s.Apply(c, p, a.Config.Model, a.Config.Limits); err != nil {
 		return err
 	}
 	if a.pool.shared == nil { // else the room of this host would limit others; its workers and connections keep to it anyway
-		a.Room.bound(c, len(a.labels))
+		a.bound(c)
 	}
 	return nil
 }
@@ -301,7 +277,7 @@ func (a *Accounts) applyLimits(c *sluice.Config, p provider.Provider, label stri
 func (a *Accounts) Fill(cfg *batch.Config) {
 	cfg.Provider, cfg.Registry, cfg.BaseURL = a.Provider, a.Settings.Registry, a.Config.BaseURL
 	cfg.Key, cfg.Scheduler, cfg.Price = a.Key, a.Scheduler, a.Price
-	cfg.Upstreams, cfg.Transport, cfg.ExtraHeader, cfg.Workers = a.Upstreams(), a.pool.transport, a.Header, a.Room.Requests
+	cfg.Upstreams, cfg.Transport, cfg.ExtraHeader, cfg.Workers = a.upstreams, a.pool.transport, a.Header, a.Room
 }
 
 // Snapshot returns the state of all open accounts.
@@ -321,8 +297,8 @@ func (a *Accounts) Snapshot() (all sluice.Snapshot) {
 // Close gives back the accounts, and closes those that no other Accounts use.
 func (a *Accounts) Close() error {
 	a.mu.Lock()
-	open, followers := a.open, a.followers
-	a.open, a.followers = nil, nil
+	open, followers := a.opened, a.followers
+	a.opened, a.followers = nil, nil
 	a.mu.Unlock()
 	for _, end := range followers {
 		end()

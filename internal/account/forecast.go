@@ -12,13 +12,22 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
+// ways returns the upstreams that serve a request. Without upstreams, its provider is one.
+func (a *Accounts) ways(r batch.Request) []*provider.Upstream {
+	if a.upstreams != nil {
+		return a.upstreams.Open(r.Model, r.Endpoint)
+	}
+	p := a.Provider
+	if p.Name != r.Provider {
+		p, _ = a.Settings.Registry.Lookup(r.Provider)
+	}
+	return []*provider.Upstream{{Name: r.Provider, Provider: p, Price: func(model string) *provider.Price { return a.Price(p, model) }}}
+}
+
 // Name returns the provider of a request, or the upstreams that serve it.
 func (a *Accounts) Name(r batch.Request) string {
-	if a.upstreams == nil {
-		return r.Provider
-	}
 	var names []string
-	for _, up := range a.upstreams.Open(r.Model, r.Endpoint) {
+	for _, up := range a.ways(r) {
 		names = append(names, up.Name)
 	}
 	return strings.Join(names, ", ")
@@ -26,21 +35,9 @@ func (a *Accounts) Name(r batch.Request) string {
 
 // Places returns the accounts for a request, with their initial limits and prices.
 func (a *Accounts) Places(r batch.Request) (all []forecast.Place, err error) {
-	if a.upstreams == nil {
-		p := a.Provider
-		if p.Name != r.Provider {
-			p, _ = a.Settings.Registry.Lookup(r.Provider)
-		}
-		if err := a.checkAddress(p); err != nil {
-			return nil, err
-		}
-		place, err := a.place(p.Name, p, r.Model, "")
-		place.Prices = []*provider.Price{a.Price(p, r.Model)}
-		return []forecast.Place{place}, err
-	}
 	known := make(map[string]int) // by account
-	for _, up := range a.upstreams.Open(r.Model, r.Endpoint) {
-		label := a.upstreams.labels[up.Name]
+	for _, up := range a.ways(r) {
+		label := a.Label(up.Name)
 		i, ok := known[label]
 		if !ok {
 			place, err := a.place(up.Name, up.Provider, r.Model, label)
@@ -62,21 +59,15 @@ func (a *Accounts) Place(model string) (forecast.Place, error) {
 		return forecast.Place{}, err
 	}
 	place, err := a.place(p.Name, p, model, "")
-	if err != nil {
-		return forecast.Place{}, err
-	}
 	for _, lane := range a.Snapshot().Lanes {
-		if lane.Lane != model {
-			continue
-		}
 		for d, limit := range place.Lane.Limits.All() {
 			i := slices.IndexFunc(lane.Budgets, func(b limits.BucketSnapshot) bool { return b.Dimension == d })
-			if *limit == 0 && i >= 0 && lane.Budgets[i].Limit != provider.Endless {
+			if lane.Lane == model && *limit == 0 && i >= 0 && lane.Budgets[i].Limit != provider.Endless {
 				*limit = int(lane.Budgets[i].Limit)
 			}
 		}
 	}
-	return place, nil
+	return place, err
 }
 
 // place returns the account at p with its initial limits, and with the row of the tier for a model and for all models.

@@ -1,11 +1,14 @@
 package account
 
 import (
+	"cmp"
 	"fmt"
+	"net/netip"
+	"net/url"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
-	"sync"
 
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
@@ -29,34 +32,10 @@ type KeySource struct {
 	Flag string // flag that sets File, for hints; "" if the command has none
 }
 
-// keys looks up keys, and hides them from all that is printed. It is safe for concurrent use.
+// keys looks up keys, and hides them from all that is printed.
 type keys struct {
 	KeySource
 	hide func(secret string)
-
-	mu    sync.Mutex
-	found map[string]provider.Key // by provider; without a Value if the provider needs no key
-}
-
-// of returns the key for p, and whether it was looked up just now. It is an error if there is no key and p needs one.
-func (k *keys) of(p provider.Provider) (key provider.Key, first bool, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if key, known := k.found[p.Name]; known {
-		return key, false, nil
-	}
-	names := p.KeyEnv
-	if k.Env != "" {
-		names = []string{k.Env}
-	}
-	needed := p.Auth.Header != "" && len(names) > 0 && (!p.KeyOptional || k.Env != "")
-	if key, err = k.first(names...); err == nil && key.Value == "" && needed {
-		err = k.missing(p, names)
-	}
-	if err == nil {
-		k.found[p.Name] = key
-	}
-	return key, true, err
 }
 
 // missing is the error if none of the variables has a key for p.
@@ -138,6 +117,82 @@ func (k *keys) lookup(name string) (string, error) {
 	return keyIn(string(text), name), nil
 }
 
+// Key returns the key for p; "" if p needs none.
+func (a *Accounts) Key(p provider.Provider) (string, error) {
+	if key, known := a.found.Load(p.Name); known {
+		return key.(provider.Key).Value, nil
+	}
+	names, required := p.KeyEnv, !p.KeyOptional
+	if env := a.Config.Keys.Env; env != "" {
+		names, required = []string{env}, true
+	}
+	key, err := a.keys.first(names...)
+	if err == nil && key.Value == "" && p.Auth.Header != "" && len(names) > 0 && required {
+		err = a.keys.missing(p, names)
+	}
+	if err != nil {
+		return "", err
+	}
+	a.warnUnencrypted(p, a.Config.BaseURL, key.Value)
+	a.found.Store(p.Name, key)
+	return key.Value, nil
+}
+
+// KeyFrom returns the variable of the key for the provider of that name; "" if there is no key.
+func (a *Accounts) KeyFrom(name string) string {
+	key, _ := a.found.Load(name)
+	found, _ := key.(provider.Key)
+	return found.From
+}
+
+// warnUnencrypted warns of a key that others on the network can read.
+func (a *Accounts) warnUnencrypted(p provider.Provider, base, key string) {
+	address := cmp.Or(base, p.BaseURL)
+	u, err := url.Parse(address)
+	if key == "" || a.Config.Purpose == Submit || p.Name == "sim" || err != nil || u.Scheme != "http" || u.Hostname() == "localhost" {
+		return
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.Unmap().IsLoopback() {
+		return
+	}
+	a.Config.Warn(fmt.Sprintf("the key is sent to %s unencrypted, and others on the network can read it: use an https address", address))
+}
+
+// upstreamKeys returns the keys of an upstream at p.
+func (a *Accounts) upstreamKeys(up config.Upstream, p provider.Provider) (all []provider.Key, err error) {
+	if up.KeyFile != "" {
+		key, err := a.keyFile(up)
+		return []provider.Key{key}, err
+	}
+	wanted, required := []config.Names{p.KeyEnv}, len(p.KeyEnv) > 0 && !p.KeyOptional
+	if up.KeyEnv != nil {
+		wanted, required = slices.Collect(slices.Chunk(up.KeyEnv, 1)), true
+	} else if p.Auth.Header == "" {
+		return nil, nil
+	}
+	for _, names := range wanted {
+		key, err := a.keys.first(names...)
+		switch {
+		case err != nil:
+			return nil, err
+		case key.Value != "":
+			all = append(all, key)
+		case required:
+			return nil, a.noKey(up, names[0])
+		}
+	}
+	return all, nil
+}
+
+// noKey is the error for an upstream whose key is missing.
+func (a *Accounts) noKey(up config.Upstream, name string) error {
+	err := a.at(up, "key_env", fmt.Errorf("no key for upstream %s: %s", up.Name, a.keys.unset(name)))
+	if a.replaced { // flags or the environment define the upstream
+		return fault.New(fault.Key, err, "export %s=..., name another variable with --key-env, or try --provider sim, which needs no key", name)
+	}
+	return fault.New(fault.Key, err, "export %s=..., or remove that upstream from the file", name)
+}
+
 // keyFile returns the key in the file that an upstream names.
 func (a *Accounts) keyFile(up config.Upstream) (provider.Key, error) {
 	path := a.Settings.Beside("upstreams", up.KeyFile)
@@ -155,7 +210,7 @@ func (a *Accounts) keyFile(up config.Upstream) (provider.Key, error) {
 		return provider.Key{}, fault.New(fault.Key, a.at(up, "key_file", err), "write only the key into the file, without NAME= and quotes")
 	}
 	if info, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		a.Settings.doubt(fmt.Sprintf("other users can read %[1]s: run chmod 600 %[1]s", path))
+		a.Settings.doubt("other users can read %[1]s: run chmod 600 %[1]s", path)
 	}
 	return provider.Key{From: path, Value: key}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
@@ -35,11 +36,12 @@ type opened struct {
 	users     int           // Accounts that took it and did not give it back
 }
 
-// take returns the open account with the name of c, or opens it. An open one keeps its limits until they are set. It is not one of those
-// that the caller has. The caller holds the turn, and gives the account back later.
-func (p *pool) take(c sluice.Config, has func(*opened) bool) (*opened, error) {
+// take returns the open account with the name of c, or opens it. It is not one of those that the caller has. An open account keeps its
+// limits until they are set. The caller holds the turn, and gives the account back later.
+func (p *pool) take(c sluice.Config, has []member) (*opened, error) {
 	for _, one := range p.open {
-		if one.name == c.Name && one.cfg.Charge == c.Charge && one.cfg.CountsCached == c.CountsCached && !has(one) {
+		mine := slices.ContainsFunc(has, func(m member) bool { return m.opened == one })
+		if one.name == c.Name && one.cfg.Charge == c.Charge && one.cfg.CountsCached == c.CountsCached && !mine {
 			if err := one.fit(&c); err != nil {
 				return nil, err
 			}
@@ -95,15 +97,22 @@ func (o *opened) set(c *sluice.Config) (Change, error) {
 type member struct {
 	*opened
 	provider provider.Provider
-	label    string // of an account of upstreams; "" if there are none
+	label    string          // of an account of upstreams; "" if there are none
+	models   map[string]bool // of an account of upstreams, as far as they are known
 }
+
+// title returns the name of the account for people.
+func (m *member) title() string { return cmp.Or(strings.TrimPrefix(m.label, "="), m.provider.Name) }
 
 // Reread reads the settings again, and applies their limits as a new run would. It returns lines that say what changed. After an error,
 // nothing has changed.
 func (a *Accounts) Reread() (lines []string, err error) {
-	next, lines, err := a.Settings.again(&a.Config.Sources)
-	if err != nil {
+	next := &Settings{Registry: a.Settings.Registry, Tier: a.Settings.Tier}
+	if next.File, err = config.Load(a.Settings.paths...); err != nil {
 		return nil, err
+	}
+	if next.File.DiffersFrom(a.Settings.File) {
+		lines = append(lines, next.File.Name+": only its limits are re-read; other changes apply from the next start")
 	}
 	changes, err := a.settle(next)
 	if err != nil {
@@ -149,7 +158,7 @@ func (a *Accounts) settle(s *Settings) (changes []Change, err error) {
 	for i, m := range members {
 		change, failed := m.set(&next[i])
 		if err = errors.Join(err, failed); failed == nil {
-			change.account = cmp.Or(strings.TrimPrefix(m.label, "="), m.provider.Name)
+			change.account = m.title()
 			changes = append(changes, change)
 		}
 	}

@@ -11,9 +11,8 @@ import (
 
 func TestAccountsStayOpenWhileTheyAreUsed(t *testing.T) {
 	p := &pool{}
-	none := func(*opened) bool { return false }
 	take := func(name string, rpm int) *opened {
-		one, err := p.take(sluice.Config{Name: name, Limits: sluice.Limits{RPM: rpm}}, none)
+		one, err := p.take(sluice.Config{Name: name, Limits: sluice.Limits{RPM: rpm}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +42,7 @@ func TestAccountsStayOpenWhileTheyAreUsed(t *testing.T) {
 	} else if err := give(fresh); err != nil {
 		t.Error(err)
 	}
-	if _, err := p.take(sluice.Config{Name: "a", Limits: sluice.Limits{RPM: -1}}, none); err == nil {
+	if _, err := p.take(sluice.Config{Name: "a", Limits: sluice.Limits{RPM: -1}}, nil); err == nil {
 		t.Error("wrong limits are taken")
 	}
 }

@@ -47,19 +47,15 @@ func ParseHeader(texts []string) (http.Header, error) {
 	return h, nil
 }
 
-// checkHeader refuses headers that belong to the connection: they would have no effect, or make responses unreadable.
-func checkHeader(h http.Header) error {
+// checkHeader refuses headers that belong to the connection: they would have no effect, or make responses unreadable. It hides
+// the values of headers with keys.
+func checkHeader(h http.Header, hide func(secret string)) error {
 	for _, name := range [...]string{"Accept-Encoding", "Connection", "Content-Length", "Host", "Trailer", "Transfer-Encoding", "Upgrade"} {
 		if h.Get(name) != "" && !(name == "Accept-Encoding" && h.Get(name) == "identity") {
 			return fault.New(fault.Value, fmt.Errorf("--header %s: Sluice sets this header for each connection", name),
 				"omit it, and set the address with --base-url")
 		}
 	}
-	return nil
-}
-
-// hideSecrets hides the values of headers with keys.
-func hideSecrets(h http.Header, hide func(secret string)) {
 	for name, values := range h {
 		if !provider.IsSecretHeader(name) {
 			continue
@@ -70,17 +66,11 @@ func hideSecrets(h http.Header, hide func(secret string)) {
 			}
 		}
 	}
+	return nil
 }
 
 // connections is how many idle connections are kept: as many as a run can have requests in flight.
 const connections = work.UsualWorkers
-
-// newTransport returns a transport for many requests to one host. maxConnections limits its connections to a host; 0 is no limit.
-func newTransport(maxConnections int) http.RoundTripper {
-	t := provider.NewBase(connections)
-	t.MaxConnsPerHost = maxConnections
-	return t
-}
 
 // simulator returns a simulator in this process, with the limits of a new account. Only the headers of its responses state them.
 func simulator() (http.RoundTripper, error) {

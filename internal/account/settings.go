@@ -29,14 +29,6 @@ type Sources struct {
 	Tier  string   // account tier with the initial limits (default: the tier of the files)
 }
 
-// names returns the names of the files, and where they are named.
-func (s *Sources) names() (names []string, from string) {
-	if name := os.Getenv(ConfigVariable); len(s.Files) == 0 && name != "" {
-		return []string{name}, "$" + ConfigVariable
-	}
-	return s.Files, "--config"
-}
-
 // Settings are the content of the settings files, as it concerns accounts.
 type Settings struct {
 	Registry *provider.Registry
@@ -44,16 +36,20 @@ type Settings struct {
 	Tier     string        // "" is none
 	Files    signals.Files // as they were before they were read
 
-	used atomic.Bool // Apply has used limits of the files
+	paths []string    // of the files
+	used  atomic.Bool // Apply has used limits of the files
 
-	mu            sync.Mutex
-	notes, doubts []string
+	mu      sync.Mutex
+	remarks []Remark
 }
 
 // Open reads the files.
 func (s *Sources) Open() (*Settings, error) {
-	names, from := s.names()
-	all := &Settings{Files: make(signals.Files)}
+	names, from := s.Files, "--config"
+	if name := os.Getenv(ConfigVariable); len(names) == 0 && name != "" {
+		names, from = []string{name}, "$"+ConfigVariable
+	}
+	all := &Settings{Files: make(signals.Files), paths: names}
 	for _, name := range names {
 		all.Files.Note(name)
 	}
@@ -72,38 +68,33 @@ func (s *Sources) Open() (*Settings, error) {
 	return all, nil
 }
 
-// again reads the files again. The result has only their limits; remarks name other changes.
-func (s *Settings) again(from *Sources) (next *Settings, remarks []string, err error) {
-	names, _ := from.names()
-	next = &Settings{Registry: s.Registry, Tier: s.Tier}
-	if next.File, err = config.Load(names...); err != nil {
-		return nil, nil, err
-	}
-	if next.File.DiffersFrom(s.File) {
-		remarks = append(remarks, next.File.Name+": only its limits are re-read; other changes apply from the next start")
-	}
-	return next, remarks, nil
+// Remark is a text about settings for users: a warning, or else a note for --verbose.
+type Remark struct {
+	Text    string
+	Warning bool
 }
 
-// Note adds a remark for --verbose, unless it is known.
-func (s *Settings) Note(text string) { s.remark(&s.notes, text) }
+// Note adds a note.
+func (s *Settings) Note(text string) { s.remark(Remark{Text: text}) }
 
-// doubt adds a warning, unless it is known.
-func (s *Settings) doubt(text string) { s.remark(&s.doubts, text) }
+// doubt adds a warning.
+func (s *Settings) doubt(format string, args ...any) {
+	s.remark(Remark{fmt.Sprintf(format, args...), true})
+}
 
-func (s *Settings) remark(all *[]string, text string) {
+func (s *Settings) remark(r Remark) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.Contains(*all, text) {
-		*all = append(*all, text)
+	if !slices.Contains(s.remarks, r) {
+		s.remarks = append(s.remarks, r)
 	}
 }
 
-// Remarks returns the notes for --verbose and the warnings so far.
-func (s *Settings) Remarks() (notes, doubts []string) {
+// Remarks returns the remarks so far, without repetitions.
+func (s *Settings) Remarks() []Remark {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.notes), slices.Clone(s.doubts)
+	return slices.Clone(s.remarks)
 }
 
 // Beside returns a path that a field of the settings names. A relative path starts at the directory of the file with the field; "-" stays.
@@ -171,7 +162,7 @@ func (s *Settings) published(p provider.Provider, model string) (provider.Tier, 
 	note := fmt.Sprintf("starts with the limits of tier %s of %s: %s (%s, %s)",
 		tier.Tier, p.Name, prose.Limits(tier.Limits), tier.Source, tier.Date)
 	if tier.Doubtful {
-		s.doubt(note + ", which is doubtful: headers and rejections of the provider correct the limit")
+		s.doubt("%s, which is doubtful: headers and rejections of the provider correct the limit", note)
 	} else {
 		s.Note(note)
 	}
@@ -192,14 +183,13 @@ func (s *Settings) LimitsFor(p provider.Provider, model string) (*config.Limits,
 				"use one of %s", strings.Join(s.Registry.Names(), ", "))
 		}
 		if owner.Name != p.Name {
-			s.doubt(fmt.Sprintf("the limits are ignored: %s contains limits of %s, but the provider is %s",
-				s.File.NameOf("limits.provider"), owner.Name, p.Name))
+			s.doubt("the limits are ignored: %s contains limits of %s, but the provider is %s",
+				s.File.NameOf("limits.provider"), owner.Name, p.Name)
 			return nil, nil
 		}
 	}
 	if model != "" && l.Model != "" && ModelKey(l.Model) != ModelKey(model) {
-		s.doubt(fmt.Sprintf("the limits are ignored: %s contains limits of %s, but --model is %s",
-			s.File.NameOf("limits.model"), l.Model, model))
+		s.doubt("the limits are ignored: %s contains limits of %s, but --model is %s", s.File.NameOf("limits.model"), l.Model, model)
 		return nil, nil
 	}
 	return l, nil

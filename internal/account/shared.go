@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
@@ -70,14 +69,9 @@ func (sh *Shared) scheduler(c sluice.Config) (*sluice.Scheduler, func() error, e
 	}, nil
 }
 
-// checkTimeout limits the time of the check of an account's keys in Redis.
-const checkTimeout = 2 * time.Second
-
 // check refuses an account with keys in Redis of another version, or of another program. If Redis does not respond, it refuses nothing.
 func (sh *Shared) check(l *cluster.Ledger) error {
-	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
-	defer cancel()
-	err := l.Check(ctx)
+	err := l.Check(context.Background())
 	switch {
 	case fault.Is[*cluster.Error](err):
 		return RedisError(err, sh.from)

@@ -7,33 +7,18 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/pricing"
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// upstreams are those of the settings, and their accounts.
-type upstreams struct {
-	*provider.Upstreams
-	labels     map[string]string            // of accounts, by upstream
-	names      map[string]string            // of accounts, by Scheduler
-	models     map[string]map[string]bool   // that the settings or the registry name, by name of the account
-	schedulers map[string]*sluice.Scheduler // by label
-}
-
 // label returns the label of the account of an upstream. An account that the settings do not name has the name of the upstream, with a
 // sign that no other name has.
 func label(up config.Upstream) string { return cmp.Or(up.Account, "="+up.Name) }
 
 // Upstreams returns the open upstreams; nil if there are none.
-func (a *Accounts) Upstreams() *provider.Upstreams {
-	if a.upstreams == nil {
-		return nil
-	}
-	return a.upstreams.Upstreams
-}
+func (a *Accounts) Upstreams() *provider.Upstreams { return a.upstreams }
 
 // SetUpstreams replaces the upstreams of the settings, and the flags that name a provider. Call it before OpenUpstreams.
 func (a *Accounts) SetUpstreams(all []config.Upstream) {
@@ -43,96 +28,79 @@ func (a *Accounts) SetUpstreams(all []config.Upstream) {
 }
 
 // OpenUpstreams opens the upstreams of the settings, unless there are none or a flag names the provider.
-func (a *Accounts) OpenUpstreams() error {
-	chosen, err := a.chooseUpstreams()
-	if err != nil || len(chosen) == 0 {
-		return err
+func (a *Accounts) OpenUpstreams() (err error) {
+	file := &a.Settings.File
+	switch {
+	case len(file.Upstreams) == 0:
+		return nil
+	case a.replaced:
+	case a.Config.Provider != "" || a.Config.BaseURL != "":
+		a.Settings.Note(fmt.Sprintf("the upstreams of %s are ignored: a flag names the provider", file.Name))
+		return nil
+	case a.Config.Keys.Env != "":
+		return fault.New(fault.Conflict, errors.New("--key-env does not apply to upstreams"),
+			"set key_env of each upstream, or set --provider")
 	}
 	cfg := provider.UpstreamsConfig{
 		Registry: a.Settings.Registry, Excluded: a.Config.Excluded,
 		Attempts: a.Config.Scheduler.Attempts, MaxThrottles: a.Settings.MaxThrottles(),
 	}
-	if err := cfg.Prefer.UnmarshalText([]byte(a.Settings.File.Prefer)); err != nil {
+	if err := cfg.Prefer.UnmarshalText([]byte(file.Prefer)); err != nil {
 		return err
 	}
-	ups := &upstreams{
-		labels: make(map[string]string), names: make(map[string]string),
-		models: make(map[string]map[string]bool), schedulers: make(map[string]*sluice.Scheduler),
+	labels := make(map[string]bool)
+	for _, up := range file.Upstreams {
+		labels[label(up)] = true
 	}
-	for _, up := range chosen {
-		if ups.labels[up.Name] = label(up); !slices.Contains(a.labels, label(up)) {
-			a.labels = append(a.labels, label(up))
-		}
-	}
-	for _, up := range chosen {
-		made, err := a.openUpstream(up, ups)
+	a.accounts = len(labels)
+	for _, up := range file.Upstreams {
+		made, err := a.openUpstream(up)
 		if err != nil {
 			return err
 		}
 		cfg.Upstreams = append(cfg.Upstreams, made)
 	}
-	if ups.Upstreams, err = provider.NewUpstreams(cfg); err != nil {
-		return fault.New(fault.Settings, err, "correct the upstream in %s", a.Settings.File.Name)
+	if a.upstreams, err = provider.NewUpstreams(cfg); err != nil {
+		return fault.New(fault.Settings, err, "correct the upstream in %s", file.Name)
 	}
-	a.upstreams = ups
 	return nil
 }
 
-// chooseUpstreams returns the upstreams of the settings; none if a flag names a provider or an address.
-func (a *Accounts) chooseUpstreams() ([]config.Upstream, error) {
-	file := &a.Settings.File
-	switch {
-	case len(file.Upstreams) == 0 || a.replaced:
-	case a.Config.Provider != "" || a.Config.BaseURL != "":
-		a.Settings.Note(fmt.Sprintf("the upstreams of %s are ignored: a flag names the provider", file.Name))
-		return nil, nil
-	case a.keys.Env != "":
-		return nil, fault.New(fault.Conflict, errors.New("--key-env does not apply to upstreams"),
-			"set key_env of each upstream, or set --provider")
-	}
-	return file.Upstreams, nil
-}
-
 // openUpstream opens an upstream, and its account unless another upstream has opened it.
-func (a *Accounts) openUpstream(up config.Upstream, ups *upstreams) (provider.Upstream, error) {
+func (a *Accounts) openUpstream(up config.Upstream) (made provider.Upstream, err error) {
 	p, _ := a.Settings.Registry.Lookup(up.Provider) // the file was checked
-	made := provider.Upstream{Name: up.Name, Provider: p, BaseURL: up.BaseURL, Account: up.Account, Models: up.Models}
+	made = provider.Upstream{Name: up.Name, Provider: p, BaseURL: up.BaseURL, Account: up.Account, Models: up.Models}
 	made.Price = func(model string) *provider.Price {
 		if rate, err := pricing.ParseRate(up.Price); err == nil && a.Config.Rate == nil {
 			return priceAt(p, model, rate)
 		}
 		return a.Price(p, model)
 	}
-	label, key := label(up), ""
-	name := strings.TrimPrefix(label, "=")
-	var err error
-	if a.Config.Purpose == Estimate {
-		key = label
-	} else if made.Keys, err = a.upstreamKeys(up, p); err != nil {
-		return made, err
-	}
-	if len(made.Keys) > 0 {
-		key = made.Keys[0].Value
+	label := label(up)
+	key := label
+	if a.Config.Purpose != Estimate {
+		if made.Keys, err = a.upstreamKeys(up, p); err != nil {
+			return made, err
+		}
+		key = append(made.Keys, provider.Key{})[0].Value
 		a.warnUnencrypted(p, up.BaseURL, key)
 	}
-	ups.addModels(name, &made, a.Settings.Registry)
-	if made.Scheduler = ups.schedulers[label]; made.Scheduler != nil {
+	members := a.members()
+	if i := slices.IndexFunc(members, func(m member) bool { return m.label == label }); i >= 0 {
+		made.Scheduler = members[i].scheduler
 		return made, nil
 	}
-	account := accountName(cmp.Or(up.BaseURL, p.BaseURL), key)
-	if other, taken := ups.names[account]; taken {
-		return made, fault.New(fault.Settings, fmt.Errorf("%s: %s and %s have the same address and key", a.Settings.File.Name, other, name),
+	name := accountName(cmp.Or(up.BaseURL, p.BaseURL), key)
+	if other := a.member(name); other.label != "" {
+		return made, fault.New(fault.Settings, fmt.Errorf("%s: %s and %s have the same address and key",
+			a.Settings.File.Name, other.title(), strings.TrimPrefix(label, "=")),
 			"set the same account in both upstreams, so that they share its limits")
 	}
-	ups.names[account] = name
-	if made.Scheduler, err = a.scheduler(account, p, label); err != nil {
-		return made, err
-	}
-	ups.schedulers[label] = made.Scheduler
-	if a.onlyAccountAt(p, label) { // an admin key does not say which of several accounts has the limits
+	made.Scheduler, err = a.open(name, p, label)
+	if err == nil && a.onlyAccountAt(p, label) { // an admin key does not say which of several accounts has the limits
 		a.publish(made.Scheduler, p, up.BaseURL)
 	}
-	return made, nil
+	return made, err
 }
 
 // onlyAccountAt reports whether all upstreams at p have the account of that label.
@@ -143,52 +111,24 @@ func (a *Accounts) onlyAccountAt(p provider.Provider, account string) bool {
 	})
 }
 
-// addModels adds the models of an upstream that the settings or the registry name.
-func (u *upstreams) addModels(account string, up *provider.Upstream, known *provider.Registry) {
-	all := u.models[account]
-	if all == nil {
-		all = make(map[string]bool)
-		u.models[account] = all
-	}
-	for _, id := range up.Models {
-		all[id] = true
-	}
-	if up.Models == nil {
-		for _, id := range known.Models(up.Provider.Name) {
+// modelsOf returns the models of an account of upstreams, as far as the settings or the registry name them.
+func (s *Settings) modelsOf(account string) map[string]bool {
+	all := make(map[string]bool)
+	for _, up := range s.File.Upstreams {
+		if label(up) != account {
+			continue
+		}
+		for _, id := range up.Models {
 			all[id] = true
 		}
-	}
-}
-
-// upstreamKeys returns the keys of an upstream at p.
-func (a *Accounts) upstreamKeys(up config.Upstream, p provider.Provider) (all []provider.Key, err error) {
-	if up.KeyFile != "" {
-		key, err := a.keyFile(up)
-		return []provider.Key{key}, err
-	}
-	for _, name := range up.KeyEnv {
-		key, err := a.keys.first(name)
-		if err != nil {
-			return nil, err
+		if up.Models == nil {
+			p, _ := s.Registry.Lookup(up.Provider)
+			for _, id := range s.Registry.Models(p.Name) {
+				all[id] = true
+			}
 		}
-		if key.Value == "" {
-			return nil, a.noKey(up, name)
-		}
-		all = append(all, key)
 	}
-	if up.KeyEnv != nil || p.Auth.Header == "" {
-		return all, nil
-	}
-	key, err := a.keys.first(p.KeyEnv...)
-	switch {
-	case err != nil:
-		return nil, err
-	case key.Value != "":
-		return []provider.Key{key}, nil
-	case len(p.KeyEnv) > 0 && !p.KeyOptional:
-		return nil, a.noKey(up, p.KeyEnv[0])
-	}
-	return nil, nil
+	return all
 }
 
 // at returns err as an error about a field of an upstream.
@@ -198,33 +138,36 @@ func (a *Accounts) at(up config.Upstream, field string, err error) error {
 	return file.At(fmt.Sprintf("upstreams[%d].%s", i, field), err)
 }
 
-// noKey is the error for an upstream whose key is missing.
-func (a *Accounts) noKey(up config.Upstream, name string) error {
-	err := a.at(up, "key_env", fmt.Errorf("no key for upstream %s: %s", up.Name, a.keys.unset(name)))
-	if !fault.Is[*config.Error](err) { // flags define the upstream
-		return fault.New(fault.Key, err, "export %s=..., name another variable with --key-env, or try --provider sim, which needs no key", name)
+// Label returns the label of the account of an open upstream; "" if there is none of that name.
+func (a *Accounts) Label(upstream string) string {
+	for _, up := range a.Settings.File.Upstreams {
+		if a.upstreams != nil && up.Name == upstream {
+			return label(up)
+		}
 	}
-	return fault.New(fault.Key, err, "export %s=..., or remove that upstream from the file", name)
+	return ""
 }
 
-// Label returns the label of the account of an upstream.
-func (a *Accounts) Label(upstream string) string { return a.upstreams.labels[upstream] }
-
-// LaneLabel returns the name of a lane of an account in progress and metrics. With several upstreams, it starts with the account.
+// LaneLabel returns the name of a lane of an account in progress and metrics. With upstreams, it starts with the account.
 func (a *Accounts) LaneLabel(account, lane string) string {
-	if lane = a.BoundLane(account, lane); a.upstreams == nil || a.upstreams.names[account] == "" {
+	m := a.member(account)
+	if lane = a.boundLane(m, lane); m.label == "" {
 		return lane
 	}
-	return a.upstreams.names[account] + ": " + lane
+	return m.title() + ": " + lane
 }
 
-// OtherModels is the lane of all models that no settings name, in the metrics of a gateway.
-const OtherModels = "other"
+// otherModels is the lane of all models that no settings name, in the metrics of a gateway.
+const otherModels = "other"
 
-// BoundLane returns the model of a lane. If clients name the models, unknown ones are OtherModels, so that their number is bounded.
+// BoundLane returns the model of a lane. If clients name the models, unknown ones are one lane, so that the number of lanes is bounded.
 func (a *Accounts) BoundLane(account, lane string) string {
-	if a.Config.Purpose != Serve || a.upstreams == nil || lane == "" || a.upstreams.models[a.upstreams.names[account]][lane] {
+	return a.boundLane(a.member(account), lane)
+}
+
+func (a *Accounts) boundLane(m member, lane string) string {
+	if a.Config.Purpose != Serve || m.label == "" || lane == "" || m.models[lane] {
 		return lane
 	}
-	return OtherModels
+	return otherModels
 }

@@ -56,13 +56,12 @@ func (f *accountFlags) open(s *term.Streams) (a *account.Accounts, err error) {
 
 // explainSettings prints the warnings about settings and, with --verbose, where the settings come from.
 func explainSettings(s *term.Streams, from *account.Settings, verbose bool) {
-	notes, doubts := from.Remarks()
-	for _, doubt := range doubts {
-		s.Errorf("sluice: warning: %s\n", doubt)
-	}
-	for _, note := range notes {
-		if verbose {
-			s.Errorf("sluice: %s\n", note)
+	for _, remark := range from.Remarks() {
+		switch {
+		case remark.Warning:
+			s.Errorf("sluice: warning: %s\n", remark.Text)
+		case verbose:
+			s.Errorf("sluice: %s\n", remark.Text)
 		}
 	}
 }

@@ -194,9 +194,9 @@ func (f *search) prepare() error {
 	c := &f.o.cfg
 	c.Provider, c.Base = p, f.accounts.Transport()
 	c.Target = provider.Target{BaseURL: f.o.account.BaseURL, Model: f.o.account.Model, Header: f.accounts.Header}
-	if note := f.accounts.Room.Note(c.MaxWorkers); note != "" { // each worker is an open file
+	if note := f.accounts.RoomNote(c.MaxWorkers); note != "" { // each worker is an open file
 		f.s.Errorf("sluice: %s\n", note)
-		c.MaxWorkers = f.accounts.Room.Requests
+		c.MaxWorkers = f.accounts.Room
 	}
 	if !f.o.dryRun {
 		if c.Target.Key, err = f.accounts.Key(p); err != nil {

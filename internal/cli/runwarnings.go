@@ -129,7 +129,7 @@ func (r *batchRun) noteSettings() {
 	if r.o.input == "-" { // nobody knows yet what will come
 		wanted = r.accounts.Config.Limits.Concurrency
 	}
-	if note := r.accounts.Room.Note(wanted); note != "" {
+	if note := r.accounts.RoomNote(wanted); note != "" {
 		r.s.Errorf("sluice: %s\n", note)
 	}
 	explainSettings(r.s, r.accounts.Settings, r.o.watch.verbose)

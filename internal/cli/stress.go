@@ -170,7 +170,7 @@ func (o *stressOptions) endpoint(s *term.Streams, cfg *stress.Config) (*account.
 	if err != nil {
 		return nil, err
 	}
-	if note := a.Room.Note(o.slots); note != "" {
+	if note := a.RoomNote(o.slots); note != "" {
 		s.Errorf("sluice: %s\n", note)
 	}
 	target := provider.Target{
