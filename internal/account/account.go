@@ -297,8 +297,7 @@ func (a *Accounts) Snapshot() (all sluice.Snapshot) {
 // Close gives back the accounts, and closes those that no other Accounts use.
 func (a *Accounts) Close() error {
 	a.mu.Lock()
-	open, followers := a.opened, a.followers
-	a.opened, a.followers = nil, nil
+	open, followers := a.opened, a.followers // which stay, because observers and metrics still ask for them
 	a.mu.Unlock()
 	for _, end := range followers {
 		end()

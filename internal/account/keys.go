@@ -38,23 +38,6 @@ type keys struct {
 	hide func(secret string)
 }
 
-// missing is the error if none of the variables has a key for p.
-func (k *keys) missing(p provider.Provider, names []string) error {
-	if !provider.IsVariable(names[0]) { // it may be a key
-		return fault.New(fault.Key, fmt.Errorf("no key for %s: %s", p.Name, k.unset("the variable of --key-env")),
-			"set --key-env to the name of a variable, such as MY_API_KEY, not to a key")
-	}
-	err := fmt.Errorf("no key for %s: %s", p.Name, k.unset(names[0]))
-	switch {
-	case k.Flag == "":
-		return fault.New(fault.Key, err, "export %s=..., or try --provider sim, which needs no key", names[0])
-	case k.File == "" && inDotEnv(names) != "":
-		return fault.New(fault.Key, err, "pass %s %s, which sets %s", k.Flag, DotEnv, inDotEnv(names))
-	}
-	return fault.New(fault.Key, err, "export %s=..., read it from a file with %s %s, or try --provider sim, which needs no key",
-		names[0], k.Flag, DotEnv)
-}
-
 // inDotEnv returns the first of the variables that DotEnv sets; "" is none.
 func inDotEnv(names []string) string {
 	if !HasDotEnv() {
@@ -70,7 +53,7 @@ func inDotEnv(names []string) string {
 }
 
 // unset says that a variable has no value.
-func (k *keys) unset(name string) string {
+func (k *KeySource) unset(name string) string {
 	where := "in the environment"
 	if k.File != "" {
 		where += " or in " + k.File
@@ -81,12 +64,8 @@ func (k *keys) unset(name string) string {
 // first returns the first key that variables of these names contain; without a Value if there is none.
 func (k *keys) first(names ...string) (provider.Key, error) {
 	for _, name := range names {
-		value, err := k.lookup(name)
-		if err == nil && value != "" {
-			err = k.accept(value, name)
-		}
-		if err != nil || value != "" {
-			return provider.Key{From: name, Value: value}, err
+		if value, err := k.lookup(name); err != nil || value != "" {
+			return provider.Key{From: name, Value: value}, cmp.Or(err, k.accept(value, name))
 		}
 	}
 	return provider.Key{}, nil
@@ -122,17 +101,15 @@ func (a *Accounts) Key(p provider.Provider) (string, error) {
 	if key, known := a.found.Load(p.Name); known {
 		return key.(provider.Key).Value, nil
 	}
-	names, required := p.KeyEnv, !p.KeyOptional
-	if env := a.Config.Keys.Env; env != "" {
-		names, required = []string{env}, true
+	var flags config.Upstream
+	if env := a.Config.Keys.Env; env != "" && p.Auth.Header != "" {
+		flags.KeyEnv = config.Names{env}
 	}
-	key, err := a.keys.first(names...)
-	if err == nil && key.Value == "" && p.Auth.Header != "" && len(names) > 0 && required {
-		err = a.keys.missing(p, names)
-	}
+	keys, err := a.keysOf(flags, p)
 	if err != nil {
 		return "", err
 	}
+	key := append(keys, provider.Key{})[0]
 	a.warnUnencrypted(p, a.Config.BaseURL, key.Value)
 	a.found.Store(p.Name, key)
 	return key.Value, nil
@@ -158,8 +135,8 @@ func (a *Accounts) warnUnencrypted(p provider.Provider, base, key string) {
 	a.Config.Warn(fmt.Sprintf("the key is sent to %s unencrypted, and others on the network can read it: use an https address", address))
 }
 
-// upstreamKeys returns the keys of an upstream at p.
-func (a *Accounts) upstreamKeys(up config.Upstream, p provider.Provider) (all []provider.Key, err error) {
+// keysOf returns the keys of an upstream at p. An upstream without a name is the one of flags.
+func (a *Accounts) keysOf(up config.Upstream, p provider.Provider) (all []provider.Key, err error) {
 	if up.KeyFile != "" {
 		key, err := a.keyFile(up)
 		return []provider.Key{key}, err
@@ -178,19 +155,34 @@ func (a *Accounts) upstreamKeys(up config.Upstream, p provider.Provider) (all []
 		case key.Value != "":
 			all = append(all, key)
 		case required:
-			return nil, a.noKey(up, names[0])
+			return nil, a.missing(up, p, names)
 		}
 	}
 	return all, nil
 }
 
-// noKey is the error for an upstream whose key is missing.
-func (a *Accounts) noKey(up config.Upstream, name string) error {
-	err := a.at(up, "key_env", fmt.Errorf("no key for upstream %s: %s", up.Name, a.keys.unset(name)))
-	if a.replaced { // flags or the environment define the upstream
-		return fault.New(fault.Key, err, "export %s=..., name another variable with --key-env, or try --provider sim, which needs no key", name)
+// missing is the error if none of the variables has a key of an upstream at p.
+func (a *Accounts) missing(up config.Upstream, p provider.Provider, names []string) error {
+	name, source := names[0], &a.Config.Keys
+	if up.Name != "" {
+		err := a.at(up, "key_env", fmt.Errorf("no key for upstream %s: %s", up.Name, source.unset(name)))
+		if a.replaced { // flags or the environment define the upstream
+			return fault.New(fault.Key, err, "export %s=..., name another variable with --key-env, or try --provider sim, which needs no key", name)
+		}
+		return fault.New(fault.Key, err, "export %s=..., or remove that upstream from the file", name)
 	}
-	return fault.New(fault.Key, err, "export %s=..., or remove that upstream from the file", name)
+	err := fmt.Errorf("no key for %s: %s", p.Name, source.unset(name))
+	switch found := inDotEnv(names); {
+	case !provider.IsVariable(name): // it may be a key
+		return fault.New(fault.Key, fmt.Errorf("no key for %s: %s", p.Name, source.unset("the variable of --key-env")),
+			"set --key-env to the name of a variable, such as MY_API_KEY, not to a key")
+	case source.Flag == "":
+		return fault.New(fault.Key, err, "export %s=..., or try --provider sim, which needs no key", name)
+	case source.File == "" && found != "":
+		return fault.New(fault.Key, err, "pass %s %s, which sets %s", source.Flag, DotEnv, found)
+	}
+	return fault.New(fault.Key, err, "export %s=..., read it from a file with %s %s, or try --provider sim, which needs no key",
+		name, source.Flag, DotEnv)
 }
 
 // keyFile returns the key in the file that an upstream names.

@@ -79,7 +79,7 @@ func (a *Accounts) openUpstream(up config.Upstream) (made provider.Upstream, err
 	label := label(up)
 	key := label
 	if a.Config.Purpose != Estimate {
-		if made.Keys, err = a.upstreamKeys(up, p); err != nil {
+		if made.Keys, err = a.keysOf(up, p); err != nil {
 			return made, err
 		}
 		key = append(made.Keys, provider.Key{})[0].Value
