@@ -49,6 +49,9 @@ type account struct {
 	deadlines provider.Deadlines
 }
 
+// upstreamPrefix begins the names of accounts that are upstreams.
+const upstreamPrefix = "upstream "
+
 // mostMisses is the number of requests in a row that could not be sent after which a provider that never answered is not there.
 const mostMisses = 5
 
@@ -57,7 +60,7 @@ func newLive(cfg *Config) *live {
 	if u := cfg.Upstreams; u != nil {
 		r := &route{upstreams: u, accounts: make(map[string]*account)}
 		for _, up := range u.All() {
-			r.accounts[up.Name] = l.newAccount("upstream "+up.Name, up.Provider, up.BaseURL)
+			r.accounts[up.Name] = l.newAccount(upstreamPrefix+up.Name, up.Provider, up.BaseURL)
 		}
 		l.routes[""] = r
 	}

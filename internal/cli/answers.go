@@ -52,7 +52,8 @@ standard output of each command is printed, in the order of the items. The comma
 	o.format = "jsonl"
 	define(cmd, flagGroup{"Output", []flag{
 		{name: "format", field: &o.format, metavar: "jsonl|csv|text", help: "Choose the output format", common: true},
-		{name: "input", field: &o.input, metavar: "FILE", help: "Print rows in this input's order, with the input's fields", common: true},
+		{name: "input", field: &o.input, metavar: "FILE", help: "Print rows in this input's order, with the input's fields", common: true,
+			sets: "Input", fix: "set --input to the input file of the run"},
 	}})
 	return cmd
 }
@@ -108,7 +109,7 @@ func printAnswers(s *term.Streams, o *answersOptions) error {
 		defer p.results.Close()
 	}
 	if err = p.print(s.Data()); err != nil {
-		return explainAnswers(err)
+		return err
 	}
 	p.conclude(s)
 	return nil
@@ -116,17 +117,6 @@ func printAnswers(s *term.Streams, o *answersOptions) error {
 
 // noResults is the hint of a command whose output is not there.
 const noResults = "name the file that sluice run -o OUT.jsonl wrote: sluice %s OUT.jsonl"
-
-// explainAnswers gives an error its exit code and hint.
-func explainAnswers(err error) error {
-	switch {
-	case fault.Is[*batch.RecordingError](err):
-		return fault.New(fault.Output, err, "name the output file of a run, not its input file")
-	case fault.Is[*inputFileError](err):
-		return fault.New(fault.Input, err, "set --input to the input file of the run")
-	}
-	return err
-}
 
 // inputFileError is what is wrong with the file that --input names.
 type inputFileError struct{ err error }
@@ -140,6 +130,12 @@ func (e *inputFileError) Error() string {
 }
 
 func (e *inputFileError) Unwrap() error { return e.err }
+
+// Hint says what can be done.
+func (e *inputFileError) Hint() string { return "set --input to the input file of the run" }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *inputFileError) FaultCode() string { return fault.Input }
 
 // answerPrinter prints answers, and counts them.
 type answerPrinter struct {

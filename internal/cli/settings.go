@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -67,13 +66,12 @@ func (f *settingsFlags) open() (*settings, error) {
 	return s, nil
 }
 
-// unread is the error about a file that a flag or variable names.
+// unread returns the error about a file that a flag or variable names.
 func unread(err error, from string) error {
-	wrong, ok := errors.AsType[*config.Error](err)
-	if !ok {
-		return fault.New(fault.File, fmt.Errorf("%s: %w", from, err), "name a readable file")
+	if fault.Is[*config.Error](err) {
+		return err
 	}
-	return fault.New(fault.Settings, wrong, "%s", cmp.Or(wrong.Hint(), "correct the line: https://github.com/sluice-llm/sluice/blob/main/docs/reference/settings.md describes the fields"))
+	return fault.New(fault.File, fmt.Errorf("%s: %w", from, err), "name a readable file")
 }
 
 // Apply sets the limits of c, for an account at p. Flags win over the file, and that over the tier, each where it states

@@ -53,16 +53,12 @@ func openShared(ctx context.Context, s *term.Streams, url, from string, cfg clus
 	return &shared{cluster: c, from: from}, nil
 }
 
-// explainEngine is the error about an engine, of which from says where it is named.
+// explainEngine returns the error about an engine, of which from says where it is named.
 func explainEngine(err error, from string) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	e := &fault.Error{Code: fault.Redis, Err: fmt.Errorf("%s: %w", from, err), Hint: fault.HintOf(err)}
-	if wrong, ok := errors.AsType[*cluster.Error](err); ok && wrong.Settings {
-		e.Code = fault.RedisURL
-	}
-	return e
+	return fmt.Errorf("%s: %w", from, err)
 }
 
 // shared is what a process shares with others. Nil is nothing.

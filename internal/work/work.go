@@ -14,6 +14,7 @@ import (
 	"fmt"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 )
 
 // Item is one piece of work.
@@ -130,8 +131,13 @@ var (
 	ErrCalledOff = errors.New("the run was cancelled")
 
 	// ErrDrained is returned by a run that Drain ended before all items were done.
-	ErrDrained = errors.New("the run was stopped before all items were done")
+	ErrDrained error = drainedError{}
 )
+
+type drainedError struct{}
+
+func (drainedError) Error() string     { return "the run was stopped before all items were done" }
+func (drainedError) FaultCode() string { return fault.Interrupted }
 
 // StoppedError is returned by a run that stopped because nothing more could succeed, or because Stop said so. What was
 // not done is left to do. It unwraps to the cause.
@@ -143,13 +149,29 @@ type StoppedError struct {
 
 // Error says why the run stopped.
 func (e *StoppedError) Error() string {
-	if e.Kind == sluice.OK {
-		return "run stopped: " + e.Err.Error()
+	switch e.FaultCode() {
+	case fault.KeyRejected:
+		return "the key was rejected: " + e.Err.Error()
+	case fault.Quota:
+		return "the account's quota is spent: " + e.Err.Error()
+	case fault.SameError:
+		return "the last items all failed with the same error: " + e.Err.Error()
 	}
-	if e.ID == "" {
-		return fmt.Sprintf("run stopped: %s: %v", e.Kind, e.Err)
+	return e.Err.Error()
+}
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *StoppedError) FaultCode() string {
+	code := fault.CodeOf(e.Err)
+	switch {
+	case code != "" || e.Kind == sluice.OK:
+		return code
+	case e.Kind == sluice.Auth:
+		return fault.KeyRejected
+	case e.Kind == sluice.QuotaExhausted:
+		return fault.Quota
 	}
-	return fmt.Sprintf("run stopped: %s: item %q: %v", e.Kind, e.ID, e.Err)
+	return fault.SameError
 }
 
 // Unwrap returns the cause.
