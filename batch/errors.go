@@ -89,7 +89,7 @@ func (e *ConfigError) Error() string { return fmt.Sprintf("batch: %s: %v", e.Fie
 // Unwrap returns what is wrong with it.
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// FaultField returns the field, and what is wrong with it.
+// FaultField returns the field, and the error in it.
 func (e *ConfigError) FaultField() (string, error) { return e.Field, e.Err }
 
 // inputFault is an error of reading standard input: one that is the fault of what was given says so.

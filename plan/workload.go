@@ -69,7 +69,7 @@ func (e *FieldError) Error() string { return fmt.Sprintf("plan: %s: %v", e.Field
 // Unwrap returns the reason for the error.
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// FaultField returns the field, and what is wrong with it.
+// FaultField returns the field, and the error in it.
 func (e *FieldError) FaultField() (string, error) { return e.Field, e.Err }
 
 func wrong(field, format string, args ...any) error {

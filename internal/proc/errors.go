@@ -19,7 +19,7 @@ func (e *ConfigError) Error() string { return "proc: " + e.Field + ": " + e.Err.
 // Unwrap returns what is wrong.
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// FaultField returns the field, and what is wrong with it.
+// FaultField returns the field, and the error in it.
 func (e *ConfigError) FaultField() (string, error) { return e.Field, e.Err }
 
 // mostBlocked is how many stages a BlockedError names.
