@@ -63,7 +63,7 @@ type Result struct {
 
 // Response has the figures of an item's last response. Items with equal requests share it.
 type Response struct {
-	Status       int    `json:"status,omitzero"`        // HTTP status or exit code; 0 when there was none
+	Status       int    `json:"status,omitzero"`        // HTTP status; 0 when there was none
 	RequestID    string `json:"request_id,omitzero"`    // the provider's name for the response
 	FinishReason string `json:"finish_reason,omitzero"` // why the model stopped
 	Payload      []byte `json:"-"`                      // the response's body, also of a failure that came with one
