@@ -255,9 +255,7 @@ func (l *live) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 		l.learn(&item, c.sent, o.Usage)
 	}
 	l.charge(&item, c.sent, c.via.Price, sluice.Usage{}, answer.Status, &o)
-	return work.Result{
-		Data: c, Status: answer.Status, RequestID: answer.RequestID, Payload: answer.Body, FinishReason: answer.FinishReason,
-	}, o
+	return work.Result{Data: c, Response: responseOf(&answer)}, o
 }
 
 // exchange makes an attempt over HTTP.
@@ -328,7 +326,7 @@ func (l *live) accept(r *work.Result) error {
 		c.before.bill.complete(r)
 	}
 	if c.route.one == nil {
-		r.Data = c.via.Upstream
+		r.Upstream = c.via.Upstream.Name
 	}
 	if r.Kind == sluice.Network && (outOfFiles(r.Err) || !c.route.answered() && l.runner.Report().Done == 0) {
 		return c.route.accounts[c.via.Upstream.Name].unreachable(r.Err)

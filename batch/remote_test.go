@@ -540,7 +540,7 @@ func TestADamagedAnswerLeavesAReadableOutput(t *testing.T) {
 	} {
 		f := newFiles(t, chats(2))
 		cfg := f.config(t, nil)
-		cfg.Remote = &damaged{batch.Answer{Status: 200, Tally: tally, Payload: []byte(chatAnswer)}}
+		cfg.Remote = &damaged{batch.Answer{Tally: tally, Response: work.Response{Status: 200, Payload: []byte(chatAnswer)}}}
 		if rep, err := run(t, cfg); err == nil || rep.Done != 0 {
 			t.Errorf("%s: %+v, error %v", name, rep, err)
 		}

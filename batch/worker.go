@@ -184,11 +184,7 @@ func (w *Worker) done(r *work.Result) {
 	}
 	a := &Answer{
 		Input: r.Hash.String(), Kind: r.Kind, Scope: work.ScopeOf(r.Err), Message: message(r.Err), Tally: r.Tally,
-		Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason,
-		Cost: r.Cost, HasCost: r.HasCost, Estimated: r.Estimated, Unpriced: r.Unpriced, Payload: r.Payload,
-	}
-	if up, ok := r.Data.(*provider.Upstream); ok {
-		a.Upstream = up.Name
+		Response: r.Response, Charge: r.Charge,
 	}
 	if c, ok := t.item.Data.(*call); ok {
 		a.Unmetered = c.unmetered

@@ -66,29 +66,42 @@ func (o *answersOptions) check() error {
 	return nil
 }
 
-// answer is what is printed of one item.
+// answer is the printed line of one item. The fields of its input come after its ID.
 type answer struct {
-	id      string
-	fields  []batch.Field // of its input
-	replies []provider.Reply
-	kind    string // of its failure; "" is none
-	message string
+	ID     string `json:"custom_id"` // ID of the item.
+	fields []batch.Field
+	said
 }
 
-// text returns the answer's text; ok is false if there is no answer.
-func (a *answer) text() (text string, ok bool) {
-	if len(a.replies) == 0 {
-		return "", false
-	}
-	return a.replies[0].Content(), true
+// said has the fields of an answer after those of the input. All but the list are columns.
+type said struct {
+	Text    *string  `json:"text"`                   // Response text, or arguments of tool calls.
+	Texts   []string `json:"texts,omitzero"`         // Texts of all choices, if several exist.
+	Finish  string   `json:"finish_reason,omitzero"` // Finish reason from the provider.
+	Refusal string   `json:"refusal,omitzero"`       // Refusal text from the model.
+	Error   string   `json:"error,omitzero"`         // Kind of the failure.
+	Message string   `json:"message,omitzero"`       // Error message, without keys.
 }
 
-// finish returns why the answer ended and what it says of a refusal.
-func (a *answer) finish() (reason, refusal string) {
-	if len(a.replies) == 0 {
-		return "", ""
+// choose sets the fields of the response's choices.
+func (s *said) choose(replies []provider.Reply) {
+	if len(replies) == 0 {
+		return
 	}
-	return a.replies[0].Finish, a.replies[0].Refusal
+	s.Text, s.Finish, s.Refusal = new(replies[0].Content()), replies[0].Finish, replies[0].Refusal
+	if len(replies) > 1 {
+		for _, r := range replies {
+			s.Texts = append(s.Texts, r.Content())
+		}
+	}
+}
+
+// text returns the response text; "" if there is none.
+func (s *said) text() string {
+	if s.Text == nil {
+		return ""
+	}
+	return *s.Text
 }
 
 // printAnswers is the answers command.
@@ -248,15 +261,15 @@ func (p *answerPrinter) ofCommands(form answerForm) error {
 		return err
 	}
 	for _, r := range results {
-		a := answer{id: r.ID}
+		a := answer{ID: r.ID}
 		if r.Fault != nil {
-			a.kind, a.message = r.Fault.Code.String(), r.Fault.Message
+			a.Error, a.Message = r.Fault.Code.String(), r.Fault.Message
 		} else {
 			text, err := r.Said(p.commands)
 			if err != nil {
 				return err
 			}
-			a.replies = []provider.Reply{{Text: text}}
+			a.Text = &text
 		}
 		if err := p.show(form, &a); err != nil {
 			return err
@@ -267,19 +280,19 @@ func (p *answerPrinter) ofCommands(form answerForm) error {
 
 // one prints one result.
 func (p *answerPrinter) one(form answerForm, rec batch.Recording, fields []batch.Field) error {
-	a := answer{id: rec.ID, fields: fields, kind: rec.Failed()}
+	a := answer{ID: rec.ID, fields: fields, said: said{Error: rec.Failed()}}
 	if rec.Error != nil {
-		a.message = rec.Error.Message
+		a.Message = rec.Error.Message
 	}
 	if rec.Response != nil {
-		a.replies = provider.Replies(rec.Response.Body)
+		a.choose(provider.Replies(rec.Response.Body))
 	}
 	return p.show(form, &a)
 }
 
 // show prints one answer.
 func (p *answerPrinter) show(form answerForm, a *answer) error {
-	if a.kind != "" {
+	if a.Error != "" {
 		p.failed++
 	}
 	return form.answer(a)

@@ -219,16 +219,15 @@ func (s *settings) ofAccount(label string) (limits *config.Limits) {
 
 // observe counts a result.
 func (u *upstreams) observe(res *work.Result) {
-	up, ok := res.Data.(*provider.Upstream)
-	if u == nil || !ok {
+	if u == nil || res.Upstream == "" {
 		return
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	sum := u.done[up.Name]
+	sum := u.done[res.Upstream]
 	if sum == nil {
 		sum = &upstreamSummary{}
-		u.done[up.Name] = sum
+		u.done[res.Upstream] = sum
 	}
 	sum.Items++
 	if res.Kind != sluice.OK {

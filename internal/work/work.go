@@ -54,20 +54,33 @@ type Result struct {
 	Err   error        // nil for OK
 	Tally sluice.Tally // over all its tries
 
-	Status       int    // of the answer: HTTP status or exit code; 0 when there was none
-	RequestID    string // the provider's name for the answer
-	FinishReason string // why the model stopped
-	Payload      []byte // the answer's body, also of a failure that came with one
-	Data         any    // from the Handler
-
-	Cost    float64 // in US dollars, of all its tries;
-	HasCost bool    // that is known
-
-	Estimated float64 // the part of Cost that is an estimate, as no response states the usage
-	Unpriced  int     // calls of the provider's tools that are not in Cost, as their price is unknown
+	Response
+	Charge
+	Data any // from the Handler
 
 	Cached bool  // it came from the call of an equal request
 	Offset int64 // where its line is in the journal
+}
+
+// Response has the figures of an item's last response. Items with equal requests share it.
+type Response struct {
+	Status       int    `json:"status,omitzero"`        // HTTP status; 0 when there was none
+	RequestID    string `json:"request_id,omitzero"`    // the provider's name for the response
+	FinishReason string `json:"finish_reason,omitzero"` // why the model stopped
+	Payload      []byte `json:"-"`                      // the response's body, also of a failure that came with one
+}
+
+// Charge has the figures of an item's attempts: their account and their cost. Each item has its own.
+type Charge struct {
+	Upstream string `json:"upstream,omitzero"` // the upstream that responded, if there are several
+	Via      string `json:"-"`                 // batch-api, if a Batch API returned the response
+	Batch    string `json:"-"`                 // and the ID of its batch
+
+	Cost    float64 `json:"cost,omitzero"`     // in US dollars, of all attempts;
+	HasCost bool    `json:"has_cost,omitzero"` // that is known
+
+	Estimated float64 `json:"cost_estimated,omitzero"` // the part of Cost that is an estimate, as no response states the usage
+	Unpriced  int     `json:"unpriced,omitzero"`       // calls of the provider's tools that are not in Cost, as their price is unknown
 }
 
 // Hash is the identity of a request. The zero value is none.
