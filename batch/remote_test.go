@@ -528,8 +528,9 @@ func TestALineThatIsTooLongForWorkersIsRefused(t *testing.T) {
 type damaged struct{ answer batch.Answer }
 
 func (d *damaged) Do(_ context.Context, t *batch.Task) (*batch.Answer, error) {
-	d.answer.Input = t.Hash.String()
-	return batch.ParseAnswer(batch.AppendAnswer(nil, &d.answer))
+	answer := d.answer
+	answer.Input = t.Hash.String()
+	return batch.ParseAnswer(batch.AppendAnswer(nil, &answer))
 }
 
 func (d *damaged) Recorded([]int) {}
