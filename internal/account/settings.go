@@ -2,7 +2,6 @@ package account
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -54,9 +53,8 @@ func (s *Sources) Open() (*Settings, error) {
 		all.Files.Note(name)
 	}
 	file, err := config.Load(names...)
-	if wrong, ok := errors.AsType[*config.Error](err); ok {
-		return nil, fault.New(fault.Settings, wrong, "%s",
-			cmp.Or(wrong.Hint(), "correct the line: https://github.com/sluice-llm/sluice/blob/main/docs/reference/settings.md describes the fields"))
+	if fault.Is[*config.Error](err) {
+		return nil, err
 	}
 	if err != nil {
 		return nil, fault.New(fault.File, fmt.Errorf("%s: %w", from, err), "name a readable file")

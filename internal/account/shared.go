@@ -35,16 +35,12 @@ func OpenShared(ctx context.Context, cfg cluster.Config, from string, hide func(
 	return &Shared{Cluster: c, from: from}, nil
 }
 
-// RedisError gives an error of Redis its code. from is the flag or field of the URL.
+// RedisError adds the flag or field of the URL to an error of Redis.
 func RedisError(err error, from string) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	e := &fault.Error{Code: fault.Redis, Err: fmt.Errorf("%s: %w", from, err), Hint: fault.HintOf(err)}
-	if wrong, ok := errors.AsType[*cluster.Error](err); ok && wrong.Settings {
-		e.Code = fault.RedisURL
-	}
-	return e
+	return fmt.Errorf("%s: %w", from, err)
 }
 
 // scheduler returns a Scheduler, which shares its limits unless sh is nil, and the function that closes it.

@@ -20,8 +20,9 @@ type accountFlags struct {
 func (f *accountFlags) target(use string) []flag {
 	return []flag{
 		{name: "provider", field: &f.Provider, metavar: "NAME", help: "Use this provider (default: recognized from the model)", common: true},
-		{name: "base-url", field: &f.BaseURL, metavar: "URL", help: "Use this base URL, in the form of the SDK", common: true},
-		{name: "model", field: &f.Model, metavar: "MODEL", help: use, common: true},
+		{name: "base-url", field: &f.BaseURL, metavar: "URL", help: "Use this base URL, in the form of the SDK", common: true,
+			sets: "BaseURL Target", fix: "write an address such as --base-url https://api.example.com/v1"},
+		{name: "model", field: &f.Model, metavar: "MODEL", help: use, common: true, sets: "Target.Model"},
 		{name: "key-env", field: &f.Keys.Env, metavar: "NAME", help: "Read the API key from this variable (default: by provider)"},
 	}
 }

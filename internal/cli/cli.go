@@ -77,7 +77,7 @@ func newRoot(s *term.Streams) *cobra.Command {
 // the arguments.
 func typed(cmd *cobra.Command) {
 	if run := cmd.RunE; run != nil {
-		cmd.RunE = func(cmd *cobra.Command, args []string) error { return failed(run(cmd, args)) }
+		cmd.RunE = func(cmd *cobra.Command, args []string) error { return failed(cmd, run(cmd, args)) }
 	}
 	for _, sub := range cmd.Commands() {
 		typed(sub)

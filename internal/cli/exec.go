@@ -91,12 +91,15 @@ func (o *execOptions) table() []flagGroup {
 	o.cfg.Command.Timeout = time.Hour
 	return []flagGroup{
 		{"Items and results", []flag{
-			{name: "items", field: &o.cfg.Items.Path, metavar: "FILE", help: "Read items from this file; - is standard input", common: true},
-			{name: "state", field: &o.cfg.Dir, metavar: "DIR", help: "Keep results in this directory, or resume from it", common: true},
+			{name: "items", field: &o.cfg.Items.Path, metavar: "FILE", help: "Read items from this file; - is standard input", common: true,
+				sets: "Items", fix: "set --items to a file of lines, JSON objects or a table, or to - for standard input"},
+			{name: "state", field: &o.cfg.Dir, metavar: "DIR", help: "Keep results in this directory, or resume from it", common: true, sets: "Dir"},
 			o.redo.flag("failed,changed,none"),
 			{name: "max-items", field: countFrom(&o.cfg.Items.Limit, 1), help: "Stop after the first N items", common: true},
-			{name: "stage", field: &o.cfg.Items.Only, metavar: "NAME", help: "Run only this stage again; repeatable", without: "from-stage"},
-			{name: "from-stage", field: &o.cfg.Items.From, metavar: "NAME", help: "Run this stage and all dependent stages again"},
+			{name: "stage", field: &o.cfg.Items.Only, metavar: "NAME", help: "Run only this stage again; repeatable", without: "from-stage",
+				sets: "Only", fix: "set --stage to a stage of the items"},
+			{name: "from-stage", field: &o.cfg.Items.From, metavar: "NAME", help: "Run this stage and all dependent stages again",
+				sets: "From", fix: "set --from-stage to a stage of the items"},
 			fsyncFlag(&o.fsync),
 		}},
 		{"Commands", []flag{

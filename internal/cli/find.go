@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/account"
@@ -29,7 +28,7 @@ const (
 
 // findOptions are the flags of the find command.
 type findOptions struct {
-	flags   *pflag.FlagSet
+	cmd     *cobra.Command
 	account accountFlags
 	cfg     find.Config
 
@@ -76,7 +75,7 @@ Exit code 5 means that a spending or token cap stopped the search.`,
   sluice find --model gpt-4o-mini --mode sweep --verbose`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.flags = cmd.Flags()
+			o.cmd = cmd
 			return runFind(cmd.Context(), s, &o)
 		},
 	}
@@ -92,16 +91,16 @@ func (o *findOptions) table() []flagGroup {
 		{"Provider", append(o.account.target("Measure this model"), o.account.keyFile("keys-file"), o.account.headerFlag(), configFlag(&o.account.Sources))},
 		{"Search", []flag{
 			{name: "mode", field: &o.mode, metavar: modeAuto + "|" + modeSweep, help: "Measure limits, or test growing numbers of workers", common: true},
-			{name: "max-workers", field: countFrom(&o.cfg.MaxWorkers, 1), help: "Test and recommend at most N workers", common: true},
+			{name: "max-workers", field: countFrom(&o.cfg.MaxWorkers, 1), help: "Test and recommend at most N workers", common: true, sets: "MaxWorkers"},
 			{name: "prompt-file", field: &o.cfg.PromptFile, metavar: "FILE", help: "Send the prompt in FILE (default: ask for a long essay)"},
-			{name: "min-output-tokens", field: countFrom(&o.cfg.MinOutputTokens, 1), help: "Stop each response after N output tokens"},
-			{name: "timeout", field: durationFrom(&o.cfg.Timeout, 1), help: "Limit the time of a request"},
+			{name: "min-output-tokens", field: countFrom(&o.cfg.MinOutputTokens, 1), help: "Stop each response after N output tokens", sets: "MinOutputTokens"},
+			{name: "timeout", field: durationFrom(&o.cfg.Timeout, 1), help: "Limit the time of a request", sets: "Timeout"},
 			{name: "from-provider", field: &o.published, help: "Print the limits from the provider's own API", common: true,
 				without: "mode output-file dry-run prompt-file token-budget max-cost"},
 		}},
 		{"Spending", []flag{
 			{name: "token-budget", field: countFrom(&o.cfg.Budget.Tokens, -1), help: "Use at most N tokens; -1 means no limit (default: 1,000,000)", common: true},
-			{name: "max-cost", field: usd(&o.maxCost), help: "Spend at most this amount", common: true},
+			{name: "max-cost", field: usd(&o.maxCost), help: "Spend at most this amount", common: true, sets: "MaxCost"},
 			o.price.flag(),
 			{name: "dry-run", field: &o.dryRun, help: "Print the maximum cost without sending requests", common: true},
 		}},
@@ -154,7 +153,7 @@ type search struct {
 
 // check finds what is wrong with the flags themselves.
 func (o *findOptions) check() error {
-	if !o.flags.Changed("keys-file") && !account.HasDotEnv() {
+	if !o.cmd.Flags().Changed("keys-file") && !account.HasDotEnv() {
 		o.account.Keys.File = ""
 	}
 	switch {
@@ -216,7 +215,7 @@ func (f *search) prepare() error {
 		estimate = find.EstimateSweep
 	}
 	if f.forecast, err = estimate(*c); err != nil {
-		return wrongField(err)
+		return err
 	}
 	return nil
 }
@@ -255,7 +254,7 @@ func (f *search) prices(p provider.Provider) error {
 	if told := f.o.price.rate; told != nil {
 		c.PriceIn, c.PriceOut = &told.Input, &told.Output
 	}
-	if !f.o.flags.Changed("max-cost") {
+	if !f.o.cmd.Flags().Changed("max-cost") {
 		return nil
 	}
 	if c.PriceIn == nil || c.PriceOut == nil {
@@ -263,19 +262,6 @@ func (f *search) prices(p provider.Provider) error {
 	}
 	c.MaxCost = &f.o.maxCost
 	return nil
-}
-
-// wrongField names the flag whose value the search refuses.
-func wrongField(err error) error {
-	wrong, ok := errors.AsType[*find.FieldError](err)
-	if !ok {
-		return err
-	}
-	flags := map[string]string{
-		"Target.Model": "model", "Target": "base-url", "MaxWorkers": "max-workers", "MinOutputTokens": "min-output-tokens",
-		"Timeout": "timeout", "MaxCost": "max-cost", "PriceIn": "price-in", "PriceOut": "price-out",
-	}
-	return fault.New(fault.Value, fmt.Errorf("--%s: %w", cmp.Or(flags[wrong.Field], wrong.Field), wrong.Err), "see sluice find --help")
 }
 
 // openFile finds out whether what is found can be written down, before anything is spent on it.

@@ -88,14 +88,14 @@ func (o *planOptions) table() []flagGroup {
 			{name: "list", field: &o.list, help: "List the published limits and exit", common: true},
 		}, o.limits.flags("as published")...)},
 		{"Workload", []flag{
-			{name: "requests", field: countFrom(&o.stated.Requests, 1), help: "Plan N requests (default: all requests of --workload)", common: true},
+			{name: "requests", field: countFrom(&o.stated.Requests, 1), help: "Plan N requests (default: all requests of --workload)", common: true, sets: "Workload.Requests"},
 			{name: "workload", field: &o.workload, metavar: "FILE", help: "Plan the requests in this input file of sluice run"},
-			{name: "latency", field: durationFrom(&o.stated.Latency, 1), help: "Set the mean duration of a request (default: 2s)"},
-			{name: "input-tokens", field: countFrom(&o.stated.InputTokens, 1), help: "Set the mean input tokens per request (default: 1500)", without: "workload"},
-			{name: "output-tokens", field: &o.stated.OutputTokens, metavar: "N", help: "Set the mean output tokens per request (default: 500)"},
-			{name: "max-tokens", field: countFrom(&o.stated.MaxTokens, 1), help: "Set max_tokens of the requests"},
-			{name: "safety", field: shareOf(o.shape.Safety), help: "Let workers use this share of the limits"},
-			{name: "processes", field: countFrom(&o.shape.Processes, 1), help: "Share the limits among N processes"},
+			{name: "latency", field: durationFrom(&o.stated.Latency, 1), help: "Set the mean duration of a request (default: 2s)", sets: "Workload.Latency"},
+			{name: "input-tokens", field: countFrom(&o.stated.InputTokens, 1), help: "Set the mean input tokens per request (default: 1500)", without: "workload", sets: "Workload.InputTokens"},
+			{name: "output-tokens", field: &o.stated.OutputTokens, metavar: "N", help: "Set the mean output tokens per request (default: 500)", sets: "Workload.OutputTokens"},
+			{name: "max-tokens", field: countFrom(&o.stated.MaxTokens, 1), help: "Set max_tokens of the requests", sets: "Workload.MaxTokens"},
+			{name: "safety", field: shareOf(o.shape.Safety), help: "Let workers use this share of the limits", sets: "Options.Safety"},
+			{name: "processes", field: countFrom(&o.shape.Processes, 1), help: "Share the limits among N processes", sets: "Options.Processes"},
 		}},
 		{"Cost and time", []flag{
 			o.price.flag(),
@@ -270,31 +270,17 @@ func (o *planOptions) check() error {
 	return o.foresee.check(o)
 }
 
-// planError names the flag whose value the plan refuses.
+// planError returns an error of the plan, which is about the workload file if this has the request.
 func (o *planOptions) planError(err error) error {
 	wrong, ok := errors.AsType[*plan.FieldError](err)
-	if !ok {
-		return err
-	}
-	if errors.Is(err, plan.ErrNoLimits) {
-		return fault.New(fault.Limits, wrong.Err, "set a limit with --rpm, --tpm or --concurrency")
-	}
-	flags := map[string]string{
-		"Limits.Burst":      "rate-limit burst",
-		"Workload.Requests": "requests", "Workload.Latency": "latency", "Workload.InputTokens": "input-tokens",
-		"Workload.OutputTokens": "output-tokens", "Workload.MaxTokens": "max-tokens",
-		"Options.Safety": "safety", "Options.Processes": "processes", "Options.PriceIn": "price", "Options.PriceOut": "price",
-	}
-	for d := range o.limits.limits.All() {
-		flags["Limits."+d.Field()] = strings.TrimPrefix(limitFlag(d), "--")
-	}
-	name := wrong.Field
 	var call int
-	if n, _ := fmt.Sscanf(name, "Workload.Calls[%d]", &call); n == 1 && o.workload != "" {
-		return fault.New(fault.Input, fmt.Errorf("%s: request %d of %s: %w", o.workload, call+1, cmp.Or(o.model, o.input.model), wrong.Err), "correct the request")
+	switch {
+	case ok && errors.Is(err, plan.ErrNoLimits):
+		return fault.New(fault.Limits, wrong.Err, "set a limit with --rpm, --tpm or --concurrency")
+	case ok && o.workload != "":
+		if n, _ := fmt.Sscanf(wrong.Field, "Workload.Calls[%d]", &call); n == 1 {
+			return fault.New(fault.Input, fmt.Errorf("%s: request %d of %s: %w", o.workload, call+1, cmp.Or(o.model, o.input.model), wrong.Err), "correct the request")
+		}
 	}
-	if flag, ok := flags[wrong.Field]; ok {
-		name = "--" + flag
-	}
-	return fault.New(fault.Value, fmt.Errorf("%s: %w", name, wrong.Err), "see sluice plan --help")
+	return err
 }

@@ -100,17 +100,21 @@ func (o *runOptions) table() []flagGroup {
 	target[3].without = elsewhere
 	return []flagGroup{
 		{"Results", []flag{
-			{name: "output,o", field: &o.output, metavar: "FILE", help: "Write results to this file, or resume from it (required)", common: true},
+			{name: "output,o", field: &o.output, metavar: "FILE", help: "Write results to this file, or resume from it (required)", common: true,
+				sets: "Output", fix: "use another file with -o"},
 			o.redo.flag("failed,changed,lost,none"),
 			{name: "max-items", field: countFrom(&o.rows.limit, 1), metavar: "N", help: "Stop after the first N items of the input", common: true},
-			{name: "cache", field: &o.cache, metavar: "DIR", help: "Send equal requests once; cache successful results in DIR"},
+			{name: "cache", field: &o.cache, metavar: "DIR", help: "Send equal requests once; cache successful results in DIR",
+				sets: "Cache", fix: "set --cache to a directory that you can write to"},
 			fsyncFlag(&o.fsync),
 		}},
 		{"Requests", slices.Concat(target, caller(o.account.keyFile("env-file"), o.account.headerFlag()), []flag{
 			{name: "system", field: &o.system, metavar: "TEXT|@FILE", help: "Set the system prompt of items that are prompts"},
 			{name: "max-tokens", field: &o.maxTokens, metavar: "N", help: "Limit output tokens of items that are prompts"},
-			{name: "set", field: &o.set, metavar: "NAME=JSON", help: "Set a field of items that are prompts; repeatable"},
-			{name: "template", field: &o.rows.template, metavar: "FILE", help: "Make the prompt of each row from a template with {{.field}}"},
+			{name: "set", field: &o.set, metavar: "NAME=JSON", help: "Set a field of items that are prompts; repeatable",
+				sets: "Set", fix: `write --set temperature=0.2 or --set 'user="me"'`},
+			{name: "template", field: &o.rows.template, metavar: "FILE", help: "Make the prompt of each row from a template with {{.field}}",
+				sets: "Template", fix: "correct the template, for example {{.question}} for the field question"},
 			{name: "timeout", field: &o.timeout, metavar: "DURATION", help: "Limit an attempt's time (default: 10 × p99 latency, min 30s)"},
 			attemptsFlag(&o.attempts),
 		}, o.checks.flags())},
@@ -351,7 +355,7 @@ func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 		}
 		return fault.Exit(fault.ExitItems)
 	}
-	end := explain(r.explainJob(err), r.o, r.accounts)
+	end := explain(err, r.o, r.accounts)
 	explainPending(end, r.batch.Parts(), r.o)
 	sum.Outcome, sum.Error, sum.Hint = end.Outcome(), end.Error(), end.Hint
 	if r.abandoned > 0 {

@@ -33,19 +33,18 @@ type upstreamSummary struct {
 
 // observe counts a result.
 func (u *upstreamResults) observe(res *work.Result) {
-	up, ok := res.Data.(*provider.Upstream)
-	if !ok {
+	if res.Upstream == "" {
 		return
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	sum := u.done[up.Name]
+	sum := u.done[res.Upstream]
 	if sum == nil {
 		sum = &upstreamSummary{}
 		if u.done == nil {
 			u.done = make(map[string]*upstreamSummary)
 		}
-		u.done[up.Name] = sum
+		u.done[res.Upstream] = sum
 	}
 	sum.Items++
 	if res.Kind != sluice.OK {

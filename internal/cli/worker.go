@@ -154,7 +154,7 @@ func (w *workerRun) begin(ctx context.Context, shared *account.Shared) (err erro
 	}
 	source := cluster.SourceConfig{Job: w.o.job, MaxItems: w.o.maxItems, IdleExit: w.o.idleExit, Lane: (&lanes{accounts: a}).of}
 	if w.source, err = shared.Source(ctx, source); err != nil {
-		return explainJob(err, w.o.job)
+		return err
 	}
 	cfg := batch.Config{Observer: &w.observers, Logger: w.s.Logger(w.o.watch.verbose)}
 	a.Fill(&cfg)
@@ -235,10 +235,7 @@ func (w *workerRun) conclude(rep work.Report, returned int, err error) error {
 	if w.abandoned == 0 && (err == nil || errors.Is(err, work.ErrDrained)) { // an end by a signal is the usual one
 		return nil
 	}
-	if none, ok := errors.AsType[*batch.UnservedError](err); ok {
-		return fault.New(fault.Provider, none, "%s", none.Hint())
-	}
-	end := explain(explainJob(err, w.o.job), w.batchRun.o, w.accounts)
+	end := explain(err, w.batchRun.o, w.accounts)
 	if w.abandoned > 0 {
 		end.Err = fmt.Errorf("%w, with %d requests in flight: they may be billed, and another worker sends them again", end.Err, w.abandoned)
 	}
