@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/pricing"
 	"github.com/sluice-llm/sluice/provider"
@@ -74,8 +75,9 @@ type Accounts struct {
 	accounts  int                 // number of accounts of upstreams
 	warned    sync.Map            // warnings about prices
 
+	current *Settings // with the limits that apply now; the turn of pool guards it
+
 	mu        sync.Mutex
-	current   *Settings // with the limits that apply now
 	opened    []member
 	followers []func() // end the reading of published limits
 }
@@ -192,20 +194,42 @@ func (a *Accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := a.open(accountName(cmp.Or(a.Config.BaseURL, p.BaseURL), key), p, "")
-	if err == nil {
-		a.publish(s, p, a.Config.BaseURL)
+	return a.open(config.Upstream{BaseURL: a.Config.BaseURL}, p, key)
+}
+
+// open opens the account of an upstream at p, unless another upstream has opened it.
+func (a *Accounts) open(up config.Upstream, p provider.Provider, key string) (*sluice.Scheduler, error) {
+	account, name := label(up), accountName(cmp.Or(up.BaseURL, p.BaseURL), key)
+	alone := true // the provider has no other account
+	for _, m := range a.members() {
+		switch {
+		case account == "":
+		case m.label == account:
+			return m.scheduler, nil
+		case m.name == name:
+			return nil, fault.New(fault.Settings, fmt.Errorf("%s: %s and %s have the same address and key",
+				a.Settings.File.Name, m.title(), strings.TrimPrefix(account, "=")),
+				"set the same account in both upstreams, so that they share its limits")
+		}
+	}
+	for _, other := range a.Settings.File.Upstreams {
+		at, _ := a.Settings.Registry.Lookup(other.Provider)
+		alone = alone && (account == "" || label(other) == account || at.Name != p.Name)
+	}
+	s, err := a.openScheduler(name, p, account)
+	if err == nil && alone { // else an admin key does not say which account has the limits
+		a.publish(s, p, up.BaseURL)
 	}
 	return s, err
 }
 
-// open opens an account at p. label is the one of an account of upstreams; "" if there are none.
-func (a *Accounts) open(name string, p provider.Provider, label string) (*sluice.Scheduler, error) {
+// openScheduler opens the account with a label at p.
+func (a *Accounts) openScheduler(name string, p provider.Provider, label string) (*sluice.Scheduler, error) {
 	a.pool.turn.Lock()
 	defer a.pool.turn.Unlock()
 	c := a.Config.Scheduler
 	c.Name, c.MaxThrottles = name, a.Settings.MaxThrottles()
-	if err := a.ApplyLimits(&c, p, label); err != nil {
+	if err := a.applyLimits(&c, p, label); err != nil {
 		return nil, err
 	}
 	c.Charge, c.CountsCached = p.Charge, p.CountsCached
@@ -250,21 +274,21 @@ func (a *Accounts) member(name string) member {
 
 // ApplyLimits sets the limits of c for an account at p as they are now. label is the one of an account of upstreams; "" if there are none.
 func (a *Accounts) ApplyLimits(c *sluice.Config, p provider.Provider, label string) error {
-	a.mu.Lock()
-	s := a.current
-	a.mu.Unlock()
-	return a.applyLimits(c, p, label, s)
+	a.pool.turn.Lock()
+	defer a.pool.turn.Unlock()
+	return a.applyLimits(c, p, label)
 }
 
-func (a *Accounts) applyLimits(c *sluice.Config, p provider.Provider, label string, s *Settings) error {
+// applyLimits is ApplyLimits for callers with the turn.
+func (a *Accounts) applyLimits(c *sluice.Config, p provider.Provider, label string) error {
 	if label == "" {
 		if err := a.checkAddress(p); err != nil {
 			return err
 		}
 	}
-	if own := s.LimitsOf(label); own != nil {
+	if own := a.current.LimitsOf(label); own != nil {
 		begin(c, a.Config.Limits, own, sluice.Limits{})
-	} else if err := s.Apply(c, p, a.Config.Model, a.Config.Limits); err != nil {
+	} else if err := a.current.Apply(c, p, a.Config.Model, a.Config.Limits); err != nil {
 		return err
 	}
 	if a.pool.shared == nil { // else the room of this host would limit others; its workers and connections keep to it anyway

@@ -145,16 +145,15 @@ func (a *Accounts) Settle() (lines []string, err error) {
 func (a *Accounts) settle(s *Settings) (changes []Change, err error) {
 	a.pool.turn.Lock()
 	defer a.pool.turn.Unlock()
-	members := a.members()
+	before, members := a.current, a.members()
 	next := make([]sluice.Config, len(members))
+	a.current = s
 	for i, m := range members {
-		if err := errors.Join(a.applyLimits(&next[i], m.provider, m.label, s), m.fit(&next[i])); err != nil {
+		if err := errors.Join(a.applyLimits(&next[i], m.provider, m.label), m.fit(&next[i])); err != nil {
+			a.current = before
 			return nil, err
 		}
 	}
-	a.mu.Lock()
-	a.current = s
-	a.mu.Unlock()
 	for i, m := range members {
 		change, failed := m.set(&next[i])
 		if err = errors.Join(err, failed); failed == nil {

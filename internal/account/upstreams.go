@@ -1,11 +1,9 @@
 package account
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
@@ -14,8 +12,13 @@ import (
 )
 
 // label returns the label of the account of an upstream. An account that the settings do not name has the name of the upstream, with a
-// sign that no other name has.
-func label(up config.Upstream) string { return cmp.Or(up.Account, "="+up.Name) }
+// sign that no other name has. The account of flags is one of an upstream without a name, and its label is "".
+func label(up config.Upstream) string {
+	if up.Account == "" && up.Name != "" {
+		return "=" + up.Name
+	}
+	return up.Account
+}
 
 // Upstreams returns the open upstreams; nil if there are none.
 func (a *Accounts) Upstreams() *provider.Upstreams { return a.upstreams }
@@ -76,8 +79,7 @@ func (a *Accounts) openUpstream(up config.Upstream) (made provider.Upstream, err
 		}
 		return a.Price(p, model)
 	}
-	label := label(up)
-	key := label
+	key := label(up)
 	if a.Config.Purpose != Estimate {
 		if made.Keys, err = a.keysOf(up, p); err != nil {
 			return made, err
@@ -85,30 +87,8 @@ func (a *Accounts) openUpstream(up config.Upstream) (made provider.Upstream, err
 		key = append(made.Keys, provider.Key{})[0].Value
 		a.warnUnencrypted(p, up.BaseURL, key)
 	}
-	members := a.members()
-	if i := slices.IndexFunc(members, func(m member) bool { return m.label == label }); i >= 0 {
-		made.Scheduler = members[i].scheduler
-		return made, nil
-	}
-	name := accountName(cmp.Or(up.BaseURL, p.BaseURL), key)
-	if other := a.member(name); other.label != "" {
-		return made, fault.New(fault.Settings, fmt.Errorf("%s: %s and %s have the same address and key",
-			a.Settings.File.Name, other.title(), strings.TrimPrefix(label, "=")),
-			"set the same account in both upstreams, so that they share its limits")
-	}
-	made.Scheduler, err = a.open(name, p, label)
-	if err == nil && a.onlyAccountAt(p, label) { // an admin key does not say which of several accounts has the limits
-		a.publish(made.Scheduler, p, up.BaseURL)
-	}
+	made.Scheduler, err = a.open(up, p, key)
 	return made, err
-}
-
-// onlyAccountAt reports whether all upstreams at p have the account of that label.
-func (a *Accounts) onlyAccountAt(p provider.Provider, account string) bool {
-	return !slices.ContainsFunc(a.Settings.File.Upstreams, func(other config.Upstream) bool {
-		at, _ := a.Settings.Registry.Lookup(other.Provider)
-		return label(other) != account && at.Name == p.Name
-	})
 }
 
 // modelsOf returns the models of an account of upstreams, as far as the settings or the registry name them.
