@@ -67,7 +67,6 @@ type Accounts struct {
 	Room     int       // maximum number of requests in flight, because each is an open file; 0 is no limit
 	Settings *Settings // nil if they cannot be read
 
-	keys      keys
 	found     sync.Map // keys by provider; without a Value if the provider needs no key
 	pool      *pool
 	replaced  bool                // SetUpstreams was called
@@ -119,7 +118,7 @@ func (a *Accounts) Again() (*Accounts, error) {
 
 // newAccounts reads the settings.
 func newAccounts(cfg Config, shared *pool) (a *Accounts, err error) {
-	a = &Accounts{Config: cfg, pool: shared, keys: keys{cfg.Keys, cfg.Hide}}
+	a = &Accounts{Config: cfg, pool: shared}
 	if a.Settings, err = cfg.Sources.Open(); err != nil {
 		return a, err
 	}
@@ -291,9 +290,7 @@ func (a *Accounts) applyLimits(c *sluice.Config, p provider.Provider, label stri
 	} else if err := a.current.Apply(c, p, a.Config.Model, a.Config.Limits); err != nil {
 		return err
 	}
-	if a.pool.shared == nil { // else the room of this host would limit others; its workers and connections keep to it anyway
-		a.bound(c)
-	}
+	a.bound(c)
 	return nil
 }
 

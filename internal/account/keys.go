@@ -32,12 +32,6 @@ type KeySource struct {
 	Flag string // flag that sets File, for hints; "" if the command has none
 }
 
-// keys looks up keys, and hides them from all that is printed.
-type keys struct {
-	KeySource
-	hide func(secret string)
-}
-
 // inDotEnv returns the first of the variables that DotEnv sets; "" is none.
 func inDotEnv(names []string) string {
 	if !HasDotEnv() {
@@ -61,23 +55,23 @@ func (k *KeySource) unset(name string) string {
 	return name + " is not set " + where
 }
 
-// first returns the first key that variables of these names contain; without a Value if there is none.
-func (k *keys) first(names ...string) (provider.Key, error) {
+// first returns the first key that variables of these names contain; without a Value if there is none. It hides the key.
+func (k *KeySource) first(hide func(secret string), names ...string) (provider.Key, error) {
 	for _, name := range names {
 		if value, err := k.lookup(name); err != nil || value != "" {
-			return provider.Key{From: name, Value: value}, cmp.Or(err, k.accept(value, name))
+			return provider.Key{From: name, Value: value}, cmp.Or(err, acceptKey(value, name, hide))
 		}
 	}
 	return provider.Key{}, nil
 }
 
-// accept hides a key, and refuses one that no header can contain. from is a variable or file.
-func (k *keys) accept(key, from string) error {
+// acceptKey hides a key, and refuses one that no header can contain. from is a variable or file.
+func acceptKey(key, from string, hide func(secret string)) error {
 	if strings.ContainsFunc(key, notPrintable) {
 		return fault.New(fault.Key, fmt.Errorf("the key in %s contains invalid characters", from),
 			"remove line breaks, quotes and spaces from the key")
 	}
-	k.hide(key)
+	hide(key)
 	return nil
 }
 
@@ -85,7 +79,7 @@ func (k *keys) accept(key, from string) error {
 func notPrintable(r rune) bool { return r <= ' ' || r > '~' }
 
 // lookup returns the value of a variable of the environment, or else of the file; "" if neither sets it.
-func (k *keys) lookup(name string) (string, error) {
+func (k *KeySource) lookup(name string) (string, error) {
 	if value := strings.TrimSpace(os.Getenv(name)); value != "" || k.File == "" {
 		return value, nil
 	}
@@ -148,7 +142,7 @@ func (a *Accounts) keysOf(up config.Upstream, p provider.Provider) (all []provid
 		return nil, nil
 	}
 	for _, names := range wanted {
-		key, err := a.keys.first(names...)
+		key, err := a.Config.Keys.first(a.Config.Hide, names...)
 		switch {
 		case err != nil:
 			return nil, err
@@ -195,7 +189,7 @@ func (a *Accounts) keyFile(up config.Upstream) (provider.Key, error) {
 			"set key_file to a file that contains only the key of upstream %s", up.Name)
 	}
 	key := strings.TrimSpace(strings.TrimPrefix(string(text), "\ufeff"))
-	if err = a.keys.accept(key, path); key == "" {
+	if err = acceptKey(key, path, a.Config.Hide); key == "" {
 		err = fmt.Errorf("%s is empty", path)
 	}
 	if err != nil {

@@ -34,15 +34,14 @@ func NewLimitsReader(p provider.Provider, baseURL string, from KeySource, hide f
 	if err != nil {
 		return nil, err
 	}
-	k := keys{KeySource: from, hide: hide}
-	key, err := k.first(api.KeyEnv)
+	key, err := from.first(hide, api.KeyEnv)
 	if err != nil {
 		return nil, err
 	}
 	if key.Value == "" {
 		return nil, fmt.Errorf("%w: %s is not set", ErrNoAdminKey, api.KeyEnv)
 	}
-	part, err := k.lookup(api.PartEnv)
+	part, err := from.lookup(api.PartEnv)
 	if err != nil {
 		return nil, err
 	}

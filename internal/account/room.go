@@ -21,9 +21,9 @@ func room() int {
 }
 
 // bound limits the concurrency of each of several accounts to its part of Room. A concurrency that will be learned stays unlimited here:
-// the number of workers limits it.
+// the number of workers limits it. With shared limits, the room of this host would limit others.
 func (a *Accounts) bound(c *sluice.Config) {
-	if a.Room == 0 {
+	if a.Room == 0 || a.pool.shared != nil {
 		return
 	}
 	for _, l := range []*sluice.Limits{&c.Limits, &c.Account, &c.Start} {

@@ -130,11 +130,10 @@ func (a *Accounts) Label(upstream string) string {
 
 // LaneLabel returns the name of a lane of an account in progress and metrics. With upstreams, it starts with the account.
 func (a *Accounts) LaneLabel(account, lane string) string {
-	m := a.member(account)
-	if lane = a.boundLane(m, lane); m.label == "" {
-		return lane
+	if m := a.member(account); m.label != "" {
+		return m.title() + ": " + a.BoundLane(account, lane)
 	}
-	return m.title() + ": " + lane
+	return lane
 }
 
 // otherModels is the lane of all models that no settings name, in the metrics of a gateway.
@@ -142,10 +141,7 @@ const otherModels = "other"
 
 // BoundLane returns the model of a lane. If clients name the models, unknown ones are one lane, so that the number of lanes is bounded.
 func (a *Accounts) BoundLane(account, lane string) string {
-	return a.boundLane(a.member(account), lane)
-}
-
-func (a *Accounts) boundLane(m member, lane string) string {
+	m := a.member(account)
 	if a.Config.Purpose != Serve || m.label == "" || lane == "" || m.models[lane] {
 		return lane
 	}
