@@ -285,13 +285,9 @@ func (a *Accounts) applyLimits(c *sluice.Config, p provider.Provider, label stri
 			return err
 		}
 	}
-	if own := a.current.LimitsOf(label); own != nil {
-		begin(c, a.Config.Limits, own, sluice.Limits{})
-	} else if err := a.current.Apply(c, p, a.Config.Model, a.Config.Limits); err != nil {
-		return err
-	}
+	err := a.current.Apply(c, p, label, a.Config.Model, a.Config.Limits)
 	a.bound(c)
-	return nil
+	return err
 }
 
 // Fill sets the fields of a batch.Config that say where requests go.

@@ -65,7 +65,8 @@ func TestLaterSettingsKeepOpenAccountsAndTheirLimitsUntilTheySettle(t *testing.T
 func TestAnEstimateNeedsNoKeysAndWritesNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "sluice.yaml")
-	a, err := account.Open(write(t, path, "upstreams: [{name: a, provider: openai, key_env: NO_A}, {name: b, provider: openai, key_env: NO_B}]", account.Estimate))
+	const upstreams = "upstreams: [{name: a, provider: openai, key_env: NO_A}, {name: b, provider: openai, key_env: NO_B}]"
+	a, err := account.Open(write(t, path, upstreams, account.Estimate))
 	scheduler(t, a, err)
 	if err := a.Close(); err != nil {
 		t.Fatal(err)

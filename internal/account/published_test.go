@@ -22,7 +22,9 @@ type respond func() (status int, body string)
 
 func (a respond) RoundTrip(r *http.Request) (*http.Response, error) {
 	status, body := a()
-	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r, ProtoMajor: 1, ProtoMinor: 1}, nil
+	return &http.Response{
+		StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r, ProtoMajor: 1, ProtoMinor: 1,
+	}, nil
 }
 
 func TestPublishedLimitsAreReadEveryTenMinutes(t *testing.T) {
@@ -45,7 +47,8 @@ func TestPublishedLimitsAreReadEveryTenMinutes(t *testing.T) {
 			if reads++; time.Since(start)%(10*time.Minute) > time.Second {
 				t.Errorf("a read after %v", time.Since(start))
 			}
-			return status, fmt.Sprintf(`{"data":[{"group_type":"model_group","models":["m"],"limits":[{"type":"requests_per_minute","value":%d}]}]}`, rpm)
+			const group = `{"group_type":"model_group","models":["m"],"limits":[{"type":"requests_per_minute","value":%d}]}`
+			return status, fmt.Sprintf(`{"data":[`+group+`]}`, rpm)
 		})}
 		var warnings []error
 		end := p.follow(s, func(err error) {

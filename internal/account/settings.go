@@ -116,38 +116,28 @@ func (s *Settings) MaxThrottles() int {
 }
 
 // Apply sets the limits of c for an account at p. Flags take precedence over the files, and the files over the tier, for each limit by
-// itself. model is the one of --model; "" if items name theirs.
-func (s *Settings) Apply(c *sluice.Config, p provider.Provider, model string, flags sluice.Limits) error {
-	var start sluice.Limits
-	if s.Tier != "" {
-		tier, err := s.published(p, model)
-		if err != nil {
-			return err
-		}
-		start = tier.Limits
+// itself. An account of upstreams with its own limits has no others. model is the one of --model; "" if items name theirs.
+func (s *Settings) Apply(c *sluice.Config, p provider.Provider, account, model string, flags sluice.Limits) error {
+	var tier provider.Tier
+	written, own, err := s.LimitsFor(p, account, model)
+	if err == nil && s.Tier != "" && !own {
+		tier, err = s.published(p, model)
 	}
-	written, err := s.LimitsFor(p, model)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if written == nil {
+	case written == nil:
 		written = &config.Limits{}
-	} else {
+	case !own:
 		s.used.Store(true)
 	}
-	begin(c, flags, written, start)
-	if written.Model != "" {
+	ceilings, beliefs := written.Split()
+	c.Limits = Over(flags, ceilings)
+	c.Start = Without(Over(beliefs, tier.Limits), c.Limits)
+	if c.Account = c.Limits; written.Model != "" {
 		c.Account = flags // limits of one model are not limits of all models together
 	}
 	return nil
-}
-
-// begin sets the limits of c: those of flags, those of the files, and those to start with until better ones are known.
-func begin(c *sluice.Config, flags sluice.Limits, written *config.Limits, start sluice.Limits) {
-	ceilings, beliefs := written.Split()
-	c.Limits = Over(flags, ceilings)
-	c.Account = c.Limits
-	c.Start = Without(Over(beliefs, start), c.Limits)
 }
 
 // published returns the limits of the tier.
@@ -167,30 +157,36 @@ func (s *Settings) published(p provider.Provider, model string) (provider.Tier, 
 	return tier, nil
 }
 
-// LimitsFor returns the limits of the files for a model at p; nil if there are none.
-func (s *Settings) LimitsFor(p provider.Provider, model string) (*config.Limits, error) {
-	l := s.File.Limits
-	if l == nil {
-		return nil, nil
+// LimitsFor returns the limits of the files for a model at p; nil if there are none. If account is the label of an account of upstreams
+// that has its own limits, it returns these.
+func (s *Settings) LimitsFor(p provider.Provider, account, model string) (l *config.Limits, own bool, err error) {
+	for _, up := range s.File.Upstreams {
+		if label(up) == account && up.Limits != nil {
+			l, own = up.Limits, true
+		}
 	}
+	if own || s.File.Limits == nil {
+		return l, own, nil
+	}
+	l = s.File.Limits
 	if name := l.Provider; name != "" {
 		owner, ok := s.Registry.Lookup(name)
 		if !ok {
-			return nil, fault.New(fault.Settings, fmt.Errorf("%s: limits.provider: unknown provider %q%s",
+			return nil, false, fault.New(fault.Settings, fmt.Errorf("%s: limits.provider: unknown provider %q%s",
 				s.File.NameOf("limits.provider"), name, provider.DidYouMean(s.Registry.Suggest(name))),
 				"use one of %s", strings.Join(s.Registry.Names(), ", "))
 		}
 		if owner.Name != p.Name {
 			s.doubt("the limits are ignored: %s contains limits of %s, but the provider is %s",
 				s.File.NameOf("limits.provider"), owner.Name, p.Name)
-			return nil, nil
+			return nil, false, nil
 		}
 	}
 	if model != "" && l.Model != "" && ModelKey(l.Model) != ModelKey(model) {
 		s.doubt("the limits are ignored: %s contains limits of %s, but --model is %s", s.File.NameOf("limits.model"), l.Model, model)
-		return nil, nil
+		return nil, false, nil
 	}
-	return l, nil
+	return l, false, nil
 }
 
 // Foreign returns the model of the limits in the files, if another model starts with them; "" if not.
@@ -199,16 +195,6 @@ func (s *Settings) Foreign(model string) string {
 		return l.Model
 	}
 	return ""
-}
-
-// LimitsOf returns the limits of an account of upstreams; nil if the upstreams state none.
-func (s *Settings) LimitsOf(account string) (limits *config.Limits) {
-	for _, up := range s.File.Upstreams {
-		if label(up) == account && up.Limits != nil {
-			limits = up.Limits
-		}
-	}
-	return limits
 }
 
 // ModelKey returns the same key for all versions of a model: its id without the date of a version.

@@ -35,7 +35,7 @@ func TestEachLimitIsOfTheNearestThatStatesIt(t *testing.T) {
 	for _, model := range []string{"", "claude-sonnet-4-5"} { // of the file
 		var c sluice.Config
 		written.Model = model
-		if err := s.Apply(&c, p, "claude-sonnet-4-5-20250929", flags); err != nil {
+		if err := s.Apply(&c, p, "", "claude-sonnet-4-5-20250929", flags); err != nil {
 			t.Fatal(err)
 		}
 		told := sluice.Limits{RPM: 10, ITPM: 1, Concurrency: 2, Burst: 3}
@@ -55,7 +55,8 @@ func TestEachLimitIsOfTheNearestThatStatesIt(t *testing.T) {
 	written.Model = ""
 	s.Tier = "start"
 	var c sluice.Config
-	if err := s.Apply(&c, p, "claude-sonnet-5", sluice.Limits{RPM: 3}); err != nil || c.Start != (sluice.Limits{ITPM: 20, OTPM: 25, TPD: 30}) {
+	err := s.Apply(&c, p, "", "claude-sonnet-5", sluice.Limits{RPM: 3})
+	if err != nil || c.Start != (sluice.Limits{ITPM: 20, OTPM: 25, TPD: 30}) {
 		t.Errorf("%+v, %v", c.Start, err)
 	}
 }

@@ -143,7 +143,7 @@ func (o *planOptions) accountOf(r *provider.Registry, model string) (provider.Pr
 func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider, model string) (subject, error) {
 	tier := o.settings.Tier
 	j := subject{account: account, model: model}
-	written, err := o.kept.LimitsFor(account, model)
+	written, _, err := o.kept.LimitsFor(account, "", model)
 	if err != nil {
 		return j, err
 	}

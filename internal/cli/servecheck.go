@@ -163,13 +163,13 @@ func startLimits(a *account.Accounts, up *provider.Upstream, file *config.File) 
 		return nil, err
 	}
 	all := make(map[string]checkedLimit)
-	written, fields := a.Settings.LimitsOf(label), "upstreams."
-	if written == nil {
-		var err error
-		if written, err = a.Settings.LimitsFor(up.Provider, a.Config.Model); err != nil {
-			return nil, err
-		}
-		fields = "limits."
+	written, own, err := a.Settings.LimitsFor(up.Provider, label, a.Config.Model)
+	if err != nil {
+		return nil, err
+	}
+	fields := "limits."
+	if own {
+		fields = "upstreams."
 	}
 	perMinute := c.Limits.PerMinute()
 	for d, ceiling := range perMinute.All() {
