@@ -47,8 +47,8 @@ var jsonDocuments = []struct{ heading, dir, name string }{
 	{"sluice find --from-provider --json", "provider", "AccountLimits"},
 	{"sluice explain --json", "internal/cli", "explanation"},
 	{"sluice serve --json and --check --json", "internal/cli", "checked"},
-	{"sluice serve --access-log", "internal/cli", "accessLine"},
-	{"sluice serve --access-log, omitted lines", "internal/cli", "omittedLines"},
+	{"sluice serve --access-log", "gateway", "accessLine"},
+	{"sluice serve --access-log, omitted lines", "gateway", "omittedLines"},
 	{"sluice stress --json", "internal/stress", "Result"},
 	{"sluice version --json", "internal/cli", "version"},
 }

@@ -15,8 +15,5 @@ func QuietUntil(now time.Time, texts ...string) (time.Time, error) {
 	return p.end(now), nil
 }
 
-// WholeLine is wholeLine.
-var WholeLine = wholeLine
-
 // PartsInWords says how parts stand together.
 func PartsInWords(all []batch.Part, now time.Time) string { return sumParts(all).words(now) }
