@@ -39,7 +39,7 @@ var jsonDocuments = []struct{ heading, dir, name string }{
 	{"results.jsonl of sluice exec", "internal/proc", "Result"},
 	{"sluice report --json", "internal/telemetry", "Report"},
 	{"sluice plan --json", "internal/forecast", "Plan"},
-	{"sluice plan --list --json", "internal/cli", "registryList"},
+	{"sluice plan --list --json", "provider", "Listing"},
 	{"sluice models --json", "internal/pricing", "Model"},
 	{"sluice find --json and --output-file", "internal/find", "resultDocument"},
 	{"sluice find --mode sweep --json", "internal/find", "sweepDocument"},
@@ -61,7 +61,7 @@ var (
 // jsonKinds are the JSON types of Go types that write themselves.
 var jsonKinds = map[string]string{
 	"string": "text", "bool": "true/false", "time.Time": "text", "time.Duration": "number", "json.RawMessage": "any",
-	"plan.Seconds": "number", "plan.Millis": "number", "plan.Counts": "object", "config.Window": "text",
+	"plan.Seconds": "number", "limits.Millis": "number", "plan.Counts": "object", "config.Window": "text",
 }
 
 // goType is a type expression in a directory, with the argument of a generic type.
