@@ -50,7 +50,7 @@ var jsonDocuments = []struct{ heading, dir, name string }{
 	{"sluice serve --access-log", "gateway", "accessLine"},
 	{"sluice serve --access-log, omitted lines", "gateway", "omittedLines"},
 	{"sluice stress --json", "internal/stress", "Result"},
-	{"sluice version --json", "internal/cli", "version"},
+	{"sluice version --json", "internal/version", "Info"},
 }
 
 var (

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/internal/version"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -18,7 +19,7 @@ func (w *watch) openOTel(ctx context.Context) {
 	for _, secret := range telemetry.OTelSecrets() {
 		w.s.Hide(secret)
 	}
-	o, err := telemetry.NewOTel(ctx, telemetry.OTelConfig{Version: buildVersion().Version, Service: w.service, Warn: w.s.Warn})
+	o, err := telemetry.NewOTel(ctx, telemetry.OTelConfig{Version: version.Read().Version, Service: w.service, Warn: w.s.Warn})
 	if err != nil {
 		w.s.Errorf("sluice: warning: OpenTelemetry export is off: %s\n", err)
 		w.s.Errorf("hint: correct the variable, or set OTEL_SDK_DISABLED=true\n")

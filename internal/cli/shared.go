@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/term"
+	"github.com/sluice-llm/sluice/internal/version"
 )
 
 // The variables that passwords of an engine are in: a command line can be read by everybody on the host.
@@ -41,7 +42,7 @@ func (f *sharedFlags) open(ctx context.Context, s *term.Streams, role string, ve
 
 // openShared connects to the engine of a URL, which from says where it stands. What is in it and must not be printed is hidden.
 func openShared(ctx context.Context, s *term.Streams, url, from string, cfg cluster.Config) (*shared, error) {
-	cfg.URL, cfg.Version = url, buildVersion().Version
+	cfg.URL, cfg.Version = url, version.Read().Version
 	cfg.Password, cfg.SentinelPassword = os.Getenv(redisPassword), os.Getenv(sentinelPassword)
 	for _, secret := range []string{cfg.Password, cfg.SentinelPassword, cluster.Password(url)} {
 		s.Hide(secret)
