@@ -73,10 +73,10 @@ type AccessLog struct {
 const accessBacklog = 4096
 
 // OpenAccessLog opens the file and starts to write. The file has the mode 0600 if it is new.
-func OpenAccessLog(c AccessLogConfig) (l *AccessLog, err error) {
-	l = &AccessLog{cfg: c, queue: make(chan Record, accessBacklog), reopen: make(chan struct{}, 1), done: make(chan struct{})}
+func OpenAccessLog(c AccessLogConfig) (*AccessLog, error) {
+	l := &AccessLog{cfg: c, queue: make(chan Record, accessBacklog), reopen: make(chan struct{}, 1), done: make(chan struct{})}
 	if c.File != "-" {
-		if l.file, err = openLines(c.File); err != nil {
+		if err := l.open(); err != nil {
 			return nil, err
 		}
 	}
@@ -96,7 +96,9 @@ func (l *AccessLog) Ended(r *Record) {
 // Reopen opens the file again by its name, as after a rotation, unless it is "-". It does not wait for that. If the file cannot be
 // opened, the log continues in the old file.
 func (l *AccessLog) Reopen() {
-	wake.Up(l.reopen)
+	if l.cfg.File != "-" {
+		wake.Up(l.reopen)
+	}
 }
 
 // Close writes the queued lines and closes the file.
@@ -114,7 +116,9 @@ func (l *AccessLog) write() {
 	for {
 		select {
 		case <-l.reopen:
-			l.replace()
+			if err := l.open(); err != nil {
+				l.cfg.Logger.Warn("the access log continues in the old file: " + err.Error())
+			}
 		case r := <-l.queue:
 			l.record(r)
 		case <-l.done:
@@ -172,27 +176,12 @@ func (l *AccessLog) put(line any, n int64) {
 	l.failed = err != nil
 }
 
-// replace opens the file that has the name now.
-func (l *AccessLog) replace() {
-	if l.file == nil {
-		return
-	}
-	f, err := openLines(l.cfg.File)
+// open opens the file that has the name now, in place of the one that is open. If it ends within a line, as after a loss of power, that
+// line is ended.
+func (l *AccessLog) open() error {
+	f, err := os.OpenFile(l.cfg.File, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
-		l.cfg.Logger.Warn("the access log continues in the old file: " + err.Error())
-		return
-	}
-	if err := l.file.Close(); err != nil {
-		l.cfg.Logger.Warn("the old file of the access log cannot be closed: " + err.Error())
-	}
-	l.file = f
-}
-
-// openLines opens a file to append lines to it. If it ends within a line, as after a loss of power, that line is ended.
-func openLines(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
+		return err
 	}
 	last := []byte{'\n'}
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
@@ -201,7 +190,13 @@ func openLines(name string) (*os.File, error) {
 	if last[0] != '\n' {
 		_, _ = f.WriteString("\n") // if the disk is full, the first line reports it
 	}
-	return f, nil
+	if l.file != nil {
+		if err := l.file.Close(); err != nil {
+			l.cfg.Logger.Warn("the old file of the access log cannot be closed: " + err.Error())
+		}
+	}
+	l.file = f
+	return nil
 }
 
 // lineFile is a file of lines.
