@@ -10,7 +10,6 @@ package cli
 import (
 	"context"
 	"io"
-	"log"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +20,6 @@ import (
 // short, as by a second interrupt.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s := term.New(shownArgs(args), stdin, stdout, stderr)
-	log.SetOutput(io.Discard) // net/http logs what servers send, keys included; what matters comes as an error
 	root := newRoot(s)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

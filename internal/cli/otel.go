@@ -5,6 +5,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/version"
 	"github.com/sluice-llm/sluice/provider"
@@ -25,7 +28,10 @@ func (w *watch) openOTel(ctx context.Context) {
 		w.s.Errorf("hint: correct the variable, or set OTEL_SDK_DISABLED=true\n")
 		return
 	}
-	w.otel = o
+	if w.otel = o; o != nil {
+		otel.SetLogger(logr.Discard())
+		otel.SetErrorHandler(otel.ErrorHandlerFunc(o.Warn))
+	}
 }
 
 // closeOTel sends what is left.
