@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
+	"github.com/sluice-llm/sluice/internal/version"
 )
 
 // accountFlags fill an account.Config.
@@ -104,7 +105,7 @@ func (f *sharedFlags) open(ctx context.Context, s *term.Streams, role string, ve
 }
 
 func openShared(ctx context.Context, s *term.Streams, cfg cluster.Config, from string) (*account.Shared, error) {
-	cfg.Version = buildVersion().Version
+	cfg.Version = version.Read().Version
 	return account.OpenShared(ctx, cfg, from, s.Hide)
 }
 

@@ -36,7 +36,7 @@ type execRun struct {
 	exec      *proc.Exec
 	pauses    *work.Pauses
 	printed   atomic.Pointer[work.RateLimit] // the last limit
-	hours     *offPeak
+	hours     proc.Hours
 	observers observers
 	failures  firstFailures
 }
@@ -52,7 +52,7 @@ func runExec(ctx context.Context, s *term.Streams, o *execOptions) (err error) {
 	}
 	r := &execRun{s: s, o: o, pauses: &work.Pauses{}}
 	r.observers = observers{r.pauses, sluice.ObserverFunc(r.observe)}
-	if r.hours, err = newOffPeak(o.notBetween); err != nil {
+	if r.hours, err = proc.ParseHours(o.notBetween); err != nil {
 		return err
 	}
 	if o.watch.events != "" {
@@ -166,7 +166,7 @@ func (r *execRun) run(ctx context.Context) error {
 	defer abandon()
 	p := startProgress(r.s, r.o.watch.progress, r.status)
 	defer p.stop()
-	stopHours := r.hours.keep(r, p)
+	stopHours := r.hours.Keep(r.scheduler, r.pauses, r.s.Logger(true), p.refresh)
 	defer stopHours()
 	listener := signals.Listen(signals.Config{Reread: rereading(r.s, r.settings, r.reread), Abandon: func(os.Signal) { abandon() }, Drain: func(os.Signal) {
 		r.exec.Drain()
@@ -185,7 +185,7 @@ func (r *execRun) status() status {
 	p, snap := r.exec.Progress(), r.scheduler.Snapshot()
 	return status{
 		total: r.exec.Total(), done: p.AllDone(), failed: p.Failed + p.AlreadyFailed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying,
-		cost: p.Cost, estimate: p.Estimated, heldFor: r.hours.reason(), outlook: r.exec.Outlook(), commands: true,
+		cost: p.Cost, estimate: p.Estimated, heldFor: r.hours.Reason(time.Now()), outlook: r.exec.Outlook(), commands: true,
 	}
 }
 

@@ -121,10 +121,11 @@ func runServe(ctx context.Context, s *term.Streams, o *serveOptions) (err error)
 	if err := r.openShared(ctx); err != nil {
 		return err
 	}
-	if r.access, err = openAccessLog(s, r.settings.access); err != nil {
+	endAccessLog, err := r.openAccessLog()
+	if err != nil {
 		return err
 	}
-	defer func() { r.s.Warn(r.access.close()) }()
+	defer endAccessLog()
 	watch, err := r.settings.watch.open(ctx, s, r.count())
 	if err != nil {
 		return err
@@ -155,6 +156,20 @@ func runServe(ctx context.Context, s *term.Streams, o *serveOptions) (err error)
 	return r.serve(ctx, doc)
 }
 
+// openAccessLog opens the access log of the settings, if there is one. The returned function closes it.
+func (r *serving) openAccessLog() (end func(), err error) {
+	if r.settings.access == "" {
+		return func() {}, nil
+	}
+	r.access, err = gateway.OpenAccessLog(gateway.AccessLogConfig{
+		File: r.settings.access, Stdout: r.s.Out, Redact: r.s.RedactData, Logger: r.s.Logger(true),
+	})
+	if err != nil {
+		return nil, fault.New(fault.File, fmt.Errorf("--access-log: %w", err), "name a file in an existing directory, or - for standard output")
+	}
+	return func() { r.s.Warn(r.access.Close()) }, nil
+}
+
 // openEvents begins to write events to the file that is named for them. The returned function ends it.
 func (r *serving) openEvents() (end func(), err error) {
 	if r.settings.watch.events == "" {
@@ -177,7 +192,7 @@ type serving struct {
 	tenants   *gateway.Tenants
 	observers observers
 	watch     *watch
-	access    *accessLog
+	access    *gateway.AccessLog // nil: none
 	traffic   *gateway.Traffic
 	retiring  sync.WaitGroup // accounts whose last calls are open
 
@@ -192,7 +207,9 @@ type serving struct {
 func (r *serving) count() *telemetry.Gateway {
 	counts := telemetry.NewGateway(func() gateway.TrafficSnapshot { return r.traffic.Snapshot() }, conventional)
 	r.traffic = gateway.NewTraffic(func(ended *gateway.Record) {
-		r.access.ended(ended)
+		if r.access != nil {
+			r.access.Ended(ended)
+		}
 		counts.Ended(ended)
 	})
 	return counts

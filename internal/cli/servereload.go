@@ -16,9 +16,12 @@ import (
 // opened again. Without both, HUP drains.
 func (r *serving) follow(drain, cut func()) (stop func()) {
 	again := signals.Reread{Files: r.accounts.Settings.Files}
-	if len(again.Files) > 0 || r.access.rotates() {
+	rotates := r.access != nil && r.settings.access != "-"
+	if len(again.Files) > 0 || rotates {
 		again.Read = func() signals.Files {
-			r.access.reopen()
+			if rotates {
+				r.access.Reopen()
+			}
 			if len(again.Files) == 0 {
 				return nil
 			}
