@@ -47,8 +47,8 @@ func priceAt(p provider.Provider, model string, rate pricing.Rate) *provider.Pri
 	return price.WithBatch(p.Batches.Price)
 }
 
-// rate returns the rate of a model in the row of the tier. Without a tier, it returns the rate on which all rows agree, those of the
-// settings before the published ones. It is nil if there is none, or if the rows differ.
+// rate returns the rate of a model in the row of the tier. Without a tier, it returns the rate on which all rows of the settings agree, or
+// else all published rows. It is nil if there is none, or if the rows differ.
 func (s *Settings) rate(name, model string) *pricing.Rate {
 	if s.Tier != "" {
 		if row, err := s.Registry.Find(name, s.Tier, model); err == nil && row.PriceIn != nil && row.PriceOut != nil {

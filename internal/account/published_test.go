@@ -76,7 +76,7 @@ func TestPublishedLimitsAreReadEveryTenMinutes(t *testing.T) {
 		publish(200, 900)
 		time.Sleep(10*time.Minute + time.Second)
 		check(900)
-		for _, code := range []int{500, 401, 200, 500} { // what was read last stays
+		for _, code := range []int{500, 401, 200, 500} { // the limits that were read last stay
 			publish(code, 100*code/50)
 			time.Sleep(10 * time.Minute)
 			if code == 200 {

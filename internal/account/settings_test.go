@@ -38,18 +38,18 @@ func TestEachLimitIsOfTheNearestThatStatesIt(t *testing.T) {
 		if err := s.Apply(&c, p, "", "claude-sonnet-4-5-20250929", flags); err != nil {
 			t.Fatal(err)
 		}
-		told := sluice.Limits{RPM: 10, ITPM: 1, Concurrency: 2, Burst: 3}
-		if c.Limits != told {
-			t.Errorf("told %+v, want %+v", c.Limits, told)
+		ceilings := sluice.Limits{RPM: 10, ITPM: 1, Concurrency: 2, Burst: 3}
+		if c.Limits != ceilings {
+			t.Errorf("ceilings %+v, want %+v", c.Limits, ceilings)
 		}
 		if want := (sluice.Limits{OTPM: 25, TPD: 30}); c.Start != want {
 			t.Errorf("start %+v, want %+v", c.Start, want)
 		}
 		if model != "" {
-			told = flags
+			ceilings = flags
 		}
-		if c.Account != told {
-			t.Errorf("account %+v, want %+v", c.Account, told)
+		if c.Account != ceilings {
+			t.Errorf("account %+v, want %+v", c.Account, ceilings)
 		}
 	}
 	written.Model = ""
