@@ -81,10 +81,11 @@ const finished = -1
 
 // attempts are the attempts of an item in batches.
 type attempts struct {
-	tally  sluice.Tally
-	bill   bill
-	answer []byte // that was rejected last; nil: none
-	wrong  error  // with it
+	tally    sluice.Tally
+	bill     bill
+	liveCost float64 // of its recorded response, if the request were sent live
+	answer   []byte  // that was rejected last; nil: none
+	wrong    error   // with it
 }
 
 func newBatchRun(d direct) *batchRun {

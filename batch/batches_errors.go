@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/internal/batchjob"
+	"github.com/sluice-llm/sluice/internal/fault"
 )
 
 // PendingError is returned by Open where requests of the output are pending at Batch APIs, and this run would pay for them again,
@@ -43,6 +44,9 @@ func (e *PendingError) Hint() string {
 	}
 	return "resume with --batch, or cancel with --batch --cancel: finished items are kept"
 }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *PendingError) FaultCode() string { return fault.Pending }
 
 // pendingOf returns the error of a live run on an output with rows. It has no Parts if none is pending.
 func pendingOf(output string, rows []Part) *PendingError {
@@ -107,6 +111,9 @@ func (e *RefusedError) Hint() string {
 	}
 	return hint
 }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *RefusedError) FaultCode() string { return fault.Batches }
 
 // add counts a refused part.
 func (e *RefusedError) add(s *Part) *RefusedError {

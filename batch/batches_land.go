@@ -13,12 +13,6 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// Batched is the Data of a result from a Batch API.
-type Batched struct {
-	Batch    string  // ID of the batch at the provider
-	liveCost float64 // of the same request if it were sent live
-}
-
 // errNoResult is the error of a request that a complete batch has no result of.
 var errNoResult = errors.New("the batch finished without a result for this request")
 
@@ -132,9 +126,7 @@ func (f *batchFeed) judge(item *work.Item, c *call, r *batchjob.ItemResult) (wor
 			o.Kind, o.Err = sluice.InvalidOutput, err
 		}
 	}
-	return work.Result{
-		Status: answer.Status, RequestID: answer.RequestID, Payload: answer.Body, FinishReason: answer.FinishReason, Lane: item.Lane,
-	}, o
+	return work.Result{Response: responseOf(&answer)}, o
 }
 
 // settle records a result, or leaves the item for another attempt.
@@ -159,18 +151,17 @@ func (f *batchFeed) settle(row *Part, item *work.Item, key string, result *work.
 	f.given++
 	f.mu.Unlock()
 	f.parts[item.Seq-1] = finished
-	batched := &Batched{Batch: row.Batch}
-	result.Tally, result.Data = t.tally, batched
+	result.Tally, result.Via, result.Batch = t.tally, "batch-api", row.Batch
 	if t.bill.complete(result); result.HasCost {
 		live := t.tally.Usage
 		live.Service = limits.ServiceStandard
-		batched.liveCost = item.Data.(*call).route.one.priceOf(item.Lane).Cost(live).USD + result.Estimated // an estimate saves nothing
+		t.liveCost = item.Data.(*call).route.one.priceOf(item.Lane).Cost(live).USD + result.Estimated // an estimate saves nothing
 	}
 	var err error
 	if o.Kind != sluice.OK {
 		err = &sluice.CallError{Outcome: *o, Tally: t.tally}
 	} else if cache := f.batch.handler.cache; key != "" && cache != nil && result.Status/100 == 2 {
-		cache.store(key, result)
+		cache.store(key, &result.Response)
 	}
 	return f.give(item, *result, err)
 }
@@ -215,18 +206,18 @@ func (v *batchRun) unrecorded() int {
 
 // recorded is called with each result that is in the journal.
 func (v *batchRun) recorded(r *work.Result) {
-	d, batched := r.Data.(*Batched)
 	v.mu.Lock()
-	if t := v.tried[r.Seq]; t != nil {
+	t := v.tried[r.Seq]
+	if t != nil {
 		delete(v.tried, r.Seq)
 		v.answers -= len(t.answer)
 	}
 	switch {
-	case batched:
+	case r.Via != "":
 		v.given--
 		v.sums.Lines++
 		v.sums.Cost += r.Cost
-		v.sums.LiveCost += d.liveCost
+		v.sums.LiveCost += t.liveCost
 	case !r.Cached && r.Tally.Tries() > 0:
 		v.sums.Live++
 	}

@@ -119,10 +119,8 @@ func (c *cache) write(key string, text []byte) error {
 
 // entry is what stands above the body of an answer.
 type entry struct {
-	Key          string `json:"key"`
-	Status       int    `json:"status"`
-	RequestID    string `json:"request_id,omitempty"`
-	FinishReason string `json:"finish_reason,omitempty"`
+	Key string `json:"key"`
+	work.Response
 }
 
 // load returns the answer of that key, if there is one.
@@ -133,9 +131,8 @@ func (c *cache) load(key string) (work.Result, bool) {
 		return work.Result{}, false
 	}
 	var e entry
-	var body []byte
 	if err == nil {
-		e, body, err = parseEntry(b)
+		e, err = parseEntry(b)
 	}
 	if err == nil && e.Key != key {
 		err = errors.New("the cache file belongs to another request")
@@ -144,7 +141,7 @@ func (c *cache) load(key string) (work.Result, bool) {
 		c.spoilt(path, err)
 		return work.Result{}, false
 	}
-	return work.Result{Status: e.Status, RequestID: e.RequestID, FinishReason: e.FinishReason, Payload: body, Cached: true}, true
+	return work.Result{Response: e.Response, Cached: true}, true
 }
 
 var errDamaged = errors.New("damaged")
@@ -167,20 +164,18 @@ func (c *cache) counts() (hits, misses int) {
 }
 
 // parseEntry reads an entry, all of which its first line answers for.
-func parseEntry(b []byte) (e entry, body []byte, err error) {
+func parseEntry(b []byte) (e entry, err error) {
 	first, rest, ok := bytes.Cut(b, []byte("\n"))
 	sum := sha256.Sum256(rest)
 	if !ok || string(first) != hex.EncodeToString(sum[:]) {
-		return e, nil, errDamaged
+		return e, errDamaged
 	}
 	head, body, ok := bytes.Cut(rest, []byte("\n"))
-	if !ok {
-		return e, nil, errDamaged
+	if !ok || json.Unmarshal(head, &e) != nil || e.Status/100 != 2 {
+		return e, errDamaged
 	}
-	if err := json.Unmarshal(head, &e); err != nil || e.Status/100 != 2 {
-		return e, nil, errDamaged
-	}
-	return e, body, nil
+	e.Payload = body
+	return e, nil
 }
 
 // spoilt says once that an entry cannot be read. Its request is called, and the entry replaced.
@@ -191,8 +186,8 @@ func (c *cache) spoilt(path string, err error) {
 }
 
 // store keeps a good answer. If it cannot, the run goes on without.
-func (c *cache) store(key string, r *work.Result) {
-	head, err := json.Marshal(entry{Key: key, Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason})
+func (c *cache) store(key string, r *work.Response) {
+	head, err := json.Marshal(entry{key, *r})
 	if err == nil {
 		text := slices.Concat(make([]byte, 2*sha256.Size), []byte("\n"), head, []byte("\n"), r.Payload)
 		sum := sha256.Sum256(text[2*sha256.Size+1:])
@@ -214,7 +209,7 @@ func (c *cache) handle(ctx context.Context, item work.Item, call work.HandlerFun
 			return work.Result{}, err
 		}
 		c.hits.Add(1)
-		return sharedBy(&f.result), f.err
+		return work.Result{Response: f.result.Response, Cached: true}, f.err
 	}
 	defer c.land(key, f)
 	if result, ok := c.find(key, &item); ok {
@@ -224,7 +219,7 @@ func (c *cache) handle(ctx context.Context, item work.Item, call work.HandlerFun
 	c.misses.Add(1)
 	f.result, f.err = call(ctx, item)
 	if f.err == nil && f.result.Status/100 == 2 {
-		c.store(key, &f.result)
+		c.store(key, &f.result.Response)
 	}
 	return f.result, f.err
 }
@@ -238,11 +233,6 @@ func (c *cache) find(key string, item *work.Item) (work.Result, bool) {
 	}
 	c.hits.Add(1)
 	return result, true
-}
-
-// sharedBy returns the result for another item with the same request.
-func sharedBy(r *work.Result) work.Result {
-	return work.Result{Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason, Payload: r.Payload, Cached: true}
 }
 
 // key is a hash of what a response depends on: the providers and addresses, the model, the endpoint and the request. Keys and

@@ -3,7 +3,9 @@ package batch
 import (
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/rows"
 )
 
@@ -34,7 +36,10 @@ func (e *OtherInputError) Error() string {
 }
 
 // Hint says what can be done.
-func (e *OtherInputError) Hint() string { return "use another output file" }
+func (e *OtherInputError) Hint() string { return "use another output" }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *OtherInputError) FaultCode() string { return fault.Output }
 
 // UnreachableError is returned by a run whose first calls never reached a provider, or that this host had no room for: then
 // it unwraps to syscall.EMFILE or ENFILE. Nothing is recorded of those calls; what came of others is.
@@ -55,14 +60,21 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // Hint says what can be done.
 func (e *UnreachableError) Hint() string {
-	what, kept := "check the base URL and the network", "nothing was recorded"
+	switch {
+	case outOfFiles(e.Err):
+		return "raise the limit of open files with ulimit -n 4096, or lower --concurrency, then resume with the same command"
+	case strings.HasPrefix(e.Provider, upstreamPrefix):
+		return "check the network and the field base_url of the upstreams, then resume with the same command"
+	}
+	return "check the network and --base-url, then resume with the same command"
+}
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *UnreachableError) FaultCode() string {
 	if outOfFiles(e.Err) {
-		what = "raise the limit of open files with ulimit -n, or lower --concurrency"
+		return fault.OpenFiles
 	}
-	if e.Recorded > 0 {
-		kept = "the recorded results are kept"
-	}
-	return what + "; " + kept
+	return fault.Unreachable
 }
 
 // ConfigError names a field of Config that is wrong.
@@ -76,6 +88,9 @@ func (e *ConfigError) Error() string { return fmt.Sprintf("batch: %s: %v", e.Fie
 
 // Unwrap returns what is wrong with it.
 func (e *ConfigError) Unwrap() error { return e.Err }
+
+// FaultField returns the field, and the error in it.
+func (e *ConfigError) FaultField() (string, error) { return e.Field, e.Err }
 
 // inputFault is an error of reading standard input: one that is the fault of what was given says so.
 func inputFault(err error) error {

@@ -37,7 +37,7 @@ func ParseLine(line []byte, number int) (Parsed, error) {
 
 // ResultLine is the line of a good result with that body.
 func ResultLine(id string, body []byte) []byte {
-	return appendResult(nil, &work.Result{ID: id, Status: 200, Payload: body})
+	return appendResult(nil, &work.Result{ID: id, Response: work.Response{Status: 200, Payload: body}})
 }
 
 // Render makes the text of an object by a template.

@@ -49,6 +49,9 @@ type account struct {
 	deadlines provider.Deadlines
 }
 
+// upstreamPrefix begins the names of accounts that are upstreams.
+const upstreamPrefix = "upstream "
+
 // mostMisses is the number of requests in a row that could not be sent after which a provider that never answered is not there.
 const mostMisses = 5
 
@@ -57,7 +60,7 @@ func newLive(cfg *Config) *live {
 	if u := cfg.Upstreams; u != nil {
 		r := &route{upstreams: u, accounts: make(map[string]*account)}
 		for _, up := range u.All() {
-			r.accounts[up.Name] = l.newAccount("upstream "+up.Name, up.Provider, up.BaseURL)
+			r.accounts[up.Name] = l.newAccount(upstreamPrefix+up.Name, up.Provider, up.BaseURL)
 		}
 		l.routes[""] = r
 	}
@@ -252,9 +255,7 @@ func (l *live) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 		l.learn(&item, c.sent, o.Usage)
 	}
 	l.charge(&item, c.sent, c.via.Price, sluice.Usage{}, answer.Status, &o)
-	return work.Result{
-		Data: c, Status: answer.Status, RequestID: answer.RequestID, Payload: answer.Body, FinishReason: answer.FinishReason,
-	}, o
+	return work.Result{Data: c, Response: responseOf(&answer)}, o
 }
 
 // exchange makes an attempt over HTTP.
@@ -325,7 +326,7 @@ func (l *live) accept(r *work.Result) error {
 		c.before.bill.complete(r)
 	}
 	if c.route.one == nil {
-		r.Data = c.via.Upstream
+		r.Upstream = c.via.Upstream.Name
 	}
 	if r.Kind == sluice.Network && (outOfFiles(r.Err) || !c.route.answered() && l.runner.Report().Done == 0) {
 		return c.route.accounts[c.via.Upstream.Name].unreachable(r.Err)

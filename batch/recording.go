@@ -61,6 +61,11 @@ type Figures struct {
 	Kind         string          `json:"kind"`                         // `ok`, or the kind of the failure.
 }
 
+// responseOf returns the recorded part of a response.
+func responseOf(a *provider.Answer) work.Response {
+	return work.Response{Status: a.Status, RequestID: a.RequestID, FinishReason: a.FinishReason, Payload: a.Body}
+}
+
 // resultPrefix is how every line of the output begins.
 const resultPrefix = `{"id":"batch_req_`
 
@@ -72,7 +77,7 @@ func appendResult(b []byte, r *work.Result) []byte {
 		Input: r.Hash.String(), Attempts: t.Attempts, Throttles: t.Throttles,
 		WaitMS: queued + cooldown + backoff, QueuedMS: queued, CooldownMS: cooldown, BackoffMS: backoff, LatencyMS: millis(t.Latency),
 		InputTokens: t.Usage.Input, OutputTokens: t.Usage.Output, Estimated: r.Estimated, Unpriced: r.Unpriced,
-		Cached: r.Cached, Metadata: r.Note, Kind: r.Kind.String(),
+		Upstream: r.Upstream, Via: r.Via, Batch: r.Batch, Cached: r.Cached, Metadata: r.Note, Kind: r.Kind.String(),
 	}}
 	if r.Status != 0 {
 		rec.Response = &Response{Status: r.Status, RequestID: r.RequestID, Body: r.Payload}
@@ -82,12 +87,6 @@ func appendResult(b []byte, r *work.Result) []byte {
 	}
 	if r.HasCost {
 		rec.Sluice.CostUSD = &r.Cost
-	}
-	switch data := r.Data.(type) {
-	case *provider.Upstream:
-		rec.Sluice.Upstream = data.Name
-	case *Batched:
-		rec.Sluice.Via, rec.Sluice.Batch = "batch-api", data.Batch
 	}
 	return append(jsonscan.AppendStruct(b, &rec), '\n')
 }

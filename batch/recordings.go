@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -41,6 +42,12 @@ type RecordingError struct {
 func (e *RecordingError) Error() string {
 	return fmt.Sprintf("%s line %d: not a result: want the field custom_id, and response or error", e.Path, e.Line)
 }
+
+// Hint says what can be done.
+func (e *RecordingError) Hint() string { return "name the output file of a run, not its input file" }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *RecordingError) FaultCode() string { return fault.Output }
 
 // OpenRecordings opens an output file.
 func OpenRecordings(path string) (*Recordings, error) {

@@ -100,7 +100,7 @@ func (r *remote) attempt(ctx context.Context, _ *sluice.Permit, item work.Item) 
 		return result, sluice.Outcome{Kind: sluice.Network, Err: err, Unsent: true, Abandoned: true}
 	}
 	c.answer = a
-	result.Status, result.RequestID, result.FinishReason, result.Payload = a.Status, a.RequestID, a.FinishReason, a.Payload
+	result.Response, result.Charge = a.Response, a.Charge
 	if n := a.Tally.Attempts - a.Unmetered; a.Tally.HasUsage && n > 0 { // the mean of the attempts
 		r.learn(&item, item.Cost, sluice.Usage{Input: a.Tally.Usage.Input / n, Output: a.Tally.Usage.Output / n})
 	}
@@ -119,13 +119,10 @@ func (r *remote) chargeFar(result *work.Result, item *work.Item, a *Answer) {
 	p := c.route.price(item.Lane, c.endpoint)
 	unmetered := r.estimateAt(item, item.Cost, a.Unmetered, p, sluice.Usage{})
 	c.charged = amountOf(p, a.Tally.Usage).Plus(1, unmetered.Amount())
-	if a.Upstream != "" {
-		result.Data = &provider.Upstream{Name: a.Upstream}
-	}
 	if a.Upstream != "" || p == nil {
-		result.Cost, result.HasCost, result.Estimated, result.Unpriced = a.Cost, a.HasCost, a.Estimated, a.Unpriced
 		return
 	}
+	result.Charge = work.Charge{}
 	if a.Tally.HasUsage {
 		c.bill.use(p, a.Tally.Usage)
 	}

@@ -528,8 +528,9 @@ func TestALineThatIsTooLongForWorkersIsRefused(t *testing.T) {
 type damaged struct{ answer batch.Answer }
 
 func (d *damaged) Do(_ context.Context, t *batch.Task) (*batch.Answer, error) {
-	d.answer.Input = t.Hash.String()
-	return batch.ParseAnswer(batch.AppendAnswer(nil, &d.answer))
+	answer := d.answer
+	answer.Input = t.Hash.String()
+	return batch.ParseAnswer(batch.AppendAnswer(nil, &answer))
 }
 
 func (d *damaged) Recorded([]int) {}
@@ -540,7 +541,7 @@ func TestADamagedAnswerLeavesAReadableOutput(t *testing.T) {
 	} {
 		f := newFiles(t, chats(2))
 		cfg := f.config(t, nil)
-		cfg.Remote = &damaged{batch.Answer{Status: 200, Tally: tally, Payload: []byte(chatAnswer)}}
+		cfg.Remote = &damaged{batch.Answer{Tally: tally, Response: work.Response{Status: 200, Payload: []byte(chatAnswer)}}}
 		if rep, err := run(t, cfg); err == nil || rep.Done != 0 {
 			t.Errorf("%s: %+v, error %v", name, rep, err)
 		}

@@ -370,7 +370,7 @@ func TestTheCheapestIsPreferredWhileItCanStartSoon(t *testing.T) {
 		var cost float64
 		rep, err := f.run(files, func(c *batch.Config) {
 			c.OnResult = func(r *work.Result) {
-				if !r.HasCost || r.Data.(*provider.Upstream).Name == "unknown" {
+				if !r.HasCost || r.Upstream == "unknown" {
 					t.Errorf("%s: %+v", r.ID, r)
 				}
 			}

@@ -136,17 +136,9 @@ type Answer struct {
 	Message string       `json:"message,omitempty"` // why it failed
 	Tally   sluice.Tally `json:"tally"`
 
-	Unmetered    int     `json:"unmetered,omitempty"` // attempts that may be billed, and whose responses state no usage
-	Status       int     `json:"status,omitempty"`
-	RequestID    string  `json:"request_id,omitempty"`
-	FinishReason string  `json:"finish_reason,omitempty"`
-	Upstream     string  `json:"upstream,omitempty"`       // that answered, where there are several
-	Cost         float64 `json:"cost,omitempty"`           // in US dollars, by the prices that are known there, if HasCost
-	HasCost      bool    `json:"has_cost,omitempty"`       // that is known
-	Estimated    float64 `json:"cost_estimated,omitempty"` // the part of Cost that is an estimate
-	Unpriced     int     `json:"unpriced,omitempty"`       // tool calls that are not in Cost
-
-	Payload []byte `json:"-"`
+	Unmetered int `json:"unmetered,omitempty"` // attempts that may be billed, and whose responses state no usage
+	work.Response
+	work.Charge // by the prices that the worker knows
 }
 
 // AppendAnswer appends the answer as it crosses.

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -54,6 +55,9 @@ func (e *UnservedError) Error() string { return "this worker cannot run a task: 
 
 // Hint says what can be done.
 func (e *UnservedError) Hint() string { return e.Advice }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *UnservedError) FaultCode() string { return fault.Provider }
 
 // NewWorker returns a Worker. It takes of cfg what says where calls go and who looks on: Provider, Registry, BaseURL, Key,
 // Scheduler, Upstreams, Price, Transport, ExtraHeader, Model, Workers, Observer and Logger. The Terms of a task limit its attempts.
@@ -180,11 +184,7 @@ func (w *Worker) done(r *work.Result) {
 	}
 	a := &Answer{
 		Input: r.Hash.String(), Kind: r.Kind, Scope: work.ScopeOf(r.Err), Message: message(r.Err), Tally: r.Tally,
-		Status: r.Status, RequestID: r.RequestID, FinishReason: r.FinishReason,
-		Cost: r.Cost, HasCost: r.HasCost, Estimated: r.Estimated, Unpriced: r.Unpriced, Payload: r.Payload,
-	}
-	if up, ok := r.Data.(*provider.Upstream); ok {
-		a.Upstream = up.Name
+		Response: r.Response, Charge: r.Charge,
 	}
 	if c, ok := t.item.Data.(*call); ok {
 		a.Unmetered = c.unmetered

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/sluice-llm/sluice/internal/fault"
 )
 
 // oldest is the major version from which on Redis and Valkey have what the scripts use.
@@ -52,6 +54,14 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Hint returns advice on how to correct the error, or "".
 func (e *Error) Hint() string { return e.hint }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *Error) FaultCode() string {
+	if e.Settings {
+		return fault.RedisURL
+	}
+	return fault.Redis
+}
 
 // wrongURL is an error about a URL, or what it names.
 func wrongURL(err error, hint string, args ...any) *Error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/gate"
 )
 
@@ -75,17 +76,25 @@ type Outcome struct {
 
 // ErrFenced is returned by a Collector that did not renew its lease in time, after another Collector has taken over the job. After
 // ErrFenced, all methods of the Collector fail.
-var ErrFenced = errors.New("another collector has taken over this job")
+var ErrFenced error = &jobError{"another run took over the job while this run could not reach Redis", "let the other run finish the remaining items", fault.Failed}
 
 // ErrOtherInput is returned by Collect if an unfinished job has another JobConfig.Input, and Redis still has tasks or results of the
 // job.
-var ErrOtherInput = errors.New("the job was started with another input: finish that job, or use another job name")
+var ErrOtherInput error = &jobError{"the job was started with another input or other settings, and has requests or results that are not recorded",
+	"run the first command again to record them, or use another output", fault.Job}
 
 // ErrNoWorkers is returned by Remote.Do after the last worker stopped because of an error, such as a rejected API key.
-var ErrNoWorkers = errors.New("every worker has stopped")
+var ErrNoWorkers error = &jobError{"every worker has stopped", "correct the cause, start a worker, and run the same command again", fault.Failed}
 
 // ErrClosed is returned by methods of a closed Ledger, Collector or Worker, including methods that are waiting during Close.
 var ErrClosed = errors.New("closed")
+
+// jobError is an error of a job, with its hint and its code.
+type jobError struct{ text, hint, code string }
+
+func (e *jobError) Error() string     { return e.text }
+func (e *jobError) Hint() string      { return e.hint }
+func (e *jobError) FaultCode() string { return e.code }
 
 // HeldError is returned by Collect while another Collector of the job is alive.
 type HeldError struct {
@@ -96,8 +105,14 @@ type HeldError struct {
 
 // Error names the job and the process of its Collector.
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("job %q is in use by process %d on %s: wait until that process ends, or stop it", e.Job, e.PID, e.Host)
+	return fmt.Sprintf("job %q is in use by process %d on host %s", e.Job, e.PID, e.Host)
 }
+
+// Hint returns advice.
+func (e *HeldError) Hint() string { return "wait for that run, stop it, or use another output" }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *HeldError) FaultCode() string { return fault.Job }
 
 // TooLargeError is returned by Add and Complete for a payload above MaxPayload. A TooLargeError does not affect other tasks.
 type TooLargeError struct {
@@ -121,3 +136,11 @@ type VersionError struct {
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("job %q has protocol version %d, but this program has version %d: use the same release on every host", e.Job, e.Has, e.Want)
 }
+
+// Hint returns advice.
+func (e *VersionError) Hint() string { return oneRelease }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *VersionError) FaultCode() string { return fault.Job }
+
+const oneRelease = "use the same release of Sluice on all hosts"

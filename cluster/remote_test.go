@@ -81,7 +81,8 @@ func TestARunThatIsInterruptedGivesUpOnAnEngineThatIsGone(t *testing.T) {
 func TestARemoteTrustsNoResult(t *testing.T) {
 	inMemory(t, func(t *testing.T, at *cluster.Site) {
 		remote, w := startRemote(t, at), work(t, open(t, at))
-		good := batch.Answer{Input: itemOf(1, nil).Hash.String(), Kind: sluice.OK, Status: 200, Payload: []byte(`{"choices":[]}`)}
+		good := batch.Answer{Input: itemOf(1, nil).Hash.String(), Kind: sluice.OK}
+		good.Status, good.Payload = 200, []byte(`{"choices":[]}`)
 		good.Tally.Attempts = 1
 		other := good
 		other.Input = items.HashOf([]byte("y")).String()
@@ -244,8 +245,8 @@ func TestAnItemIsDoneOnceMoreUntilItIsRecorded(t *testing.T) {
 	inMemory(t, func(t *testing.T, at *cluster.Site) {
 		remote, w := startRemote(t, at), work(t, open(t, at))
 		for _, message := range []string{"first", "second"} {
-			result := batch.Answer{Input: itemOf(1, nil).Hash.String(), Kind: sluice.Rejected, Status: 403, Message: message}
-			result.Tally.Attempts = 1
+			result := batch.Answer{Input: itemOf(1, nil).Hash.String(), Kind: sluice.Rejected, Message: message}
+			result.Status, result.Tally.Attempts = 403, 1
 			var worker sync.WaitGroup
 			worker.Go(func() { complete(t, w, next(t, w), string(batch.AppendAnswer(nil, &result))) })
 			if a, err := remote.Do(patient(t), itemOf(1, nil)); err != nil || a.Message != message {

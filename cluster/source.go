@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/wake"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
@@ -69,6 +70,12 @@ func (e *TermsError) Error() string { return fmt.Sprintf("job %s: %v", e.Job, e.
 
 // Unwrap returns the underlying error.
 func (e *TermsError) Unwrap() error { return e.Err }
+
+// Hint returns advice.
+func (e *TermsError) Hint() string { return oneRelease }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *TermsError) FaultCode() string { return fault.Job }
 
 // Source returns a Source, which must be closed. When ctx ends, Done stops waiting for Redis, and Close returns tasks to the queue.
 func (c *Cluster) Source(ctx context.Context, cfg SourceConfig) (*Source, error) {

@@ -27,7 +27,7 @@ var jsonDocuments = []struct{ heading, dir, name string }{
 	{"sluice run --json", "internal/runinfo", "Summary"},
 	{"sluice run --dry-run --json", "internal/forecast", "DryRun"},
 	{"OUT.jsonl of sluice run", "batch", "Recording"},
-	{"sluice answers", "internal/cli", "answerLine"},
+	{"sluice answers", "internal/cli", "answer"},
 	{"sluice run --progress json", "internal/runinfo", "Status"},
 	{"sluice run --events", "internal/telemetry", "reference"},
 	{"OUT.state.json", "internal/work", "State"},
@@ -39,18 +39,18 @@ var jsonDocuments = []struct{ heading, dir, name string }{
 	{"results.jsonl of sluice exec", "internal/proc", "Result"},
 	{"sluice report --json", "internal/telemetry", "Report"},
 	{"sluice plan --json", "internal/forecast", "Plan"},
-	{"sluice plan --list --json", "internal/cli", "registryList"},
+	{"sluice plan --list --json", "provider", "Listing"},
 	{"sluice models --json", "internal/pricing", "Model"},
 	{"sluice find --json and --output-file", "internal/find", "resultDocument"},
 	{"sluice find --mode sweep --json", "internal/find", "sweepDocument"},
 	{"sluice find --dry-run --json", "internal/find", "Forecast"},
 	{"sluice find --from-provider --json", "provider", "AccountLimits"},
-	{"sluice explain --json", "internal/cli", "explanation"},
+	{"sluice explain --json", "internal/explain", "Verdict"},
 	{"sluice serve --json and --check --json", "internal/cli", "checked"},
-	{"sluice serve --access-log", "internal/cli", "accessLine"},
-	{"sluice serve --access-log, omitted lines", "internal/cli", "omittedLines"},
+	{"sluice serve --access-log", "gateway", "accessLine"},
+	{"sluice serve --access-log, omitted lines", "gateway", "omittedLines"},
 	{"sluice stress --json", "internal/stress", "Result"},
-	{"sluice version --json", "internal/cli", "version"},
+	{"sluice version --json", "internal/version", "Info"},
 }
 
 var (
@@ -61,7 +61,7 @@ var (
 // jsonKinds are the JSON types of Go types that write themselves.
 var jsonKinds = map[string]string{
 	"string": "text", "bool": "true/false", "time.Time": "text", "time.Duration": "number", "json.RawMessage": "any",
-	"plan.Seconds": "number", "plan.Millis": "number", "plan.Counts": "object", "config.Window": "text",
+	"plan.Seconds": "number", "limits.Millis": "number", "plan.Counts": "object", "config.Window": "text",
 }
 
 // goType is a type expression in a directory, with the argument of a generic type.

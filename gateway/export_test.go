@@ -10,6 +10,9 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
+// AppendLine is appendLine.
+var AppendLine = appendLine
+
 // Filtered passes pieces of a stream through an event filter.
 func Filtered(pieces [][]byte, dropUsage bool) (out []byte, between bool) {
 	f := eventFilter{dropUsage: dropUsage}

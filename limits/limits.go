@@ -3,8 +3,10 @@
 package limits
 
 import (
+	"encoding/json"
 	"fmt"
 	"iter"
+	"math"
 	"strings"
 	"time"
 )
@@ -107,6 +109,12 @@ func (d Dimension) Field() string {
 	return strings.ToUpper(d.String())
 }
 
+// Millis is a duration that JSON encodes as a number of milliseconds, rounded to a microsecond.
+type Millis struct{ time.Duration }
+
+// MarshalJSON returns the number of milliseconds.
+func (m Millis) MarshalJSON() ([]byte, error) { return json.Marshal(math.Round(m.Seconds()*1e6) / 1e3) }
+
 // Limits contains the limits of a provider. A field with the value 0 means that the limit is unknown, not infinite. A negative value is an error.
 type Limits struct {
 	RPM         int           `json:"rpm,omitempty"`         // Requests per minute.
@@ -116,7 +124,7 @@ type Limits struct {
 	RPD         int           `json:"rpd,omitempty"`         // Requests per day.
 	TPD         int           `json:"tpd,omitempty"`         // Tokens per day.
 	Concurrency int           `json:"concurrency,omitempty"` // Requests in flight.
-	Burst       time.Duration `json:"burst,omitempty"`       // Token bucket size in nanoseconds of refill. With 10 s, a bucket holds 10 seconds of refill.
+	Burst       time.Duration `json:"burst_ns,omitempty"`    // Token bucket size, as the time of its refill. With 10 s, a bucket holds 10 seconds of refill.
 
 	// Requests and Tokens replace RPM and TPM if the period of the limit is not a minute.
 	Requests Window `json:"requests,omitzero"` // Request limit in another period, such as `100/10s`.

@@ -1,6 +1,7 @@
 package limits_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -17,6 +18,16 @@ func TestEveryDimensionHasANameAFieldAndAWindow(t *testing.T) {
 	}
 	if w := limits.Concurrency.Window(); w != 0 {
 		t.Errorf("the window of concurrency is %v", w)
+	}
+}
+
+func TestNamesOfDurationsInJSONEndInTheirUnit(t *testing.T) {
+	b, err := json.Marshal(struct {
+		limits.Limits
+		Latency limits.Millis `json:"latency_ms"`
+	}{limits.Limits{RPM: 60, Burst: 2 * time.Second}, limits.Millis{Duration: 2500 * time.Microsecond}})
+	if want := `{"rpm":60,"burst_ns":2000000000,"latency_ms":2.5}`; err != nil || string(b) != want {
+		t.Errorf("%s, want %s (%v)", b, want, err)
 	}
 }
 

@@ -127,17 +127,11 @@ const MaxSteps = 512
 
 // Spread contains the distribution of a duration over all requests. Percentiles are accurate to within 2 %.
 type Spread struct {
-	Mean Millis `json:"mean"` // Mean.
-	P50  Millis `json:"p50"`  // Median, accurate to ± 2 %.
-	P95  Millis `json:"p95"`  // 95th percentile, accurate to ± 2 %.
-	Max  Millis `json:"max"`  // Maximum.
+	Mean limits.Millis `json:"mean"` // Mean.
+	P50  limits.Millis `json:"p50"`  // Median, accurate to ± 2 %.
+	P95  limits.Millis `json:"p95"`  // 95th percentile, accurate to ± 2 %.
+	Max  limits.Millis `json:"max"`  // Maximum.
 }
-
-// Millis is a duration that JSON encodes as a number of milliseconds, rounded to a microsecond.
-type Millis struct{ time.Duration }
-
-// MarshalJSON returns the number of milliseconds.
-func (m Millis) MarshalJSON() ([]byte, error) { return json.Marshal(math.Round(m.Seconds()*1e6) / 1e3) }
 
 // spread counts times in buckets that grow with them: 64 for each doubling.
 type spread struct {
@@ -192,7 +186,8 @@ func (s *spread) result() Spread {
 	if s.n == 0 {
 		return Spread{}
 	}
-	return Spread{Millis{time.Duration(s.sum / float64(s.n))}, Millis{s.percentile(0.5)}, Millis{s.percentile(0.95)}, Millis{s.longest}}
+	millis := func(d time.Duration) limits.Millis { return limits.Millis{Duration: d} }
+	return Spread{millis(time.Duration(s.sum / float64(s.n))), millis(s.percentile(0.5)), millis(s.percentile(0.95)), millis(s.longest)}
 }
 
 // timeline keeps the steps. When there are too many, two become one.

@@ -20,8 +20,8 @@ func ForTier(t provider.Tier, by provider.Provider, w Workload, o Options) (Plan
 	}
 	var published []Assumption
 	why := fmt.Sprintf("published with %s %s", t.Provider, t.Tier)
-	if w.Latency == 0 && t.Latency > 0 {
-		w.Latency = t.Latency
+	if w.Latency == 0 && t.Latency.Duration > 0 {
+		w.Latency = t.Latency.Duration
 		published = append(published, Assumption{"latency", t.Latency.String(), why})
 	}
 	if n := t.TokensPerRequest; n > 0 && len(w.Calls) == 0 && w.InputTokens+w.OutputTokens+w.MaxTokens == 0 && !w.NoOutput {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -19,7 +20,7 @@ func lookup(t *testing.T, name string) provider.Provider {
 }
 
 func TestATierStatesWhatTheWorkloadDoesNot(t *testing.T) {
-	tier := provider.Tier{Provider: "anthropic", Tier: "one", Limits: sluice.Limits{RPM: 60}, Latency: 3 * time.Second,
+	tier := provider.Tier{Provider: "anthropic", Tier: "one", Limits: sluice.Limits{RPM: 60}, Latency: limits.Millis{Duration: 3 * time.Second},
 		TokensPerRequest: 400, PriceIn: new(10.0), PriceOut: new(20.0)}
 	account := lookup(t, "anthropic")
 	p, err := plan.ForTier(tier, account, plan.Workload{}, plan.Options{})

@@ -69,6 +69,9 @@ func (e *FieldError) Error() string { return fmt.Sprintf("plan: %s: %v", e.Field
 // Unwrap returns the reason for the error.
 func (e *FieldError) Unwrap() error { return e.Err }
 
+// FaultField returns the field, and the error in it.
+func (e *FieldError) FaultField() (string, error) { return e.Field, e.Err }
+
 func wrong(field, format string, args ...any) error {
 	return &FieldError{Field: field, Err: fmt.Errorf(format, args...)}
 }

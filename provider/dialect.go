@@ -114,6 +114,9 @@ func (d Dialect) String() string {
 	return fmt.Sprintf("dialect(%d)", uint8(d))
 }
 
+// MarshalText returns the dialect's name.
+func (d Dialect) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
 // DialectOf returns the dialect in which to send errors to the client that sent a request (default OpenAI).
 func DialectOf(r *http.Request) Dialect {
 	for d := range dialects {

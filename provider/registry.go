@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/goccy/go-yaml"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/limits"
 )
 
 //go:generate env SLUICE_TEST_WRITE=1 go test -count=1 -run TestReferenceOfProviders .
@@ -36,17 +36,18 @@ type prefix struct {
 // Tier contains the published limits and prices of an account tier for some models. A limit of 0 or a nil price means unknown, not unlimited
 // or free.
 type Tier struct {
-	Provider, Tier string
-	Models         []string // prefixes of the tier's model IDs, as for Registry.Recognise; nil means all models
-	Limits         sluice.Limits
-
-	PriceIn, PriceOut *float64 // input and output prices in US dollars per million tokens; nil if unknown
-
-	Latency          time.Duration // published latency of a request; 0 if unknown
-	TokensPerRequest int           // published number of tokens per request; 0 if unknown
-
-	Source, Date, Note string
-	Doubtful           bool // the values are old or do not come from the provider, or another source contradicts them
+	Provider         string        `json:"-"`
+	Tier             string        `json:"tier"`                         // Tier.
+	Models           []string      `json:"models,omitempty"`             // Models with these limits, if not all models. Prefixes of IDs.
+	Limits           sluice.Limits `json:"limits"`                       // Published limits.
+	PriceIn          *float64      `json:"price_in,omitempty"`           // US dollars per million input tokens.
+	PriceOut         *float64      `json:"price_out,omitempty"`          // US dollars per million output tokens.
+	Latency          limits.Millis `json:"latency_ms,omitzero"`          // Latency.
+	TokensPerRequest int           `json:"tokens_per_request,omitempty"` // Tokens per request.
+	Source           string        `json:"source,omitempty"`             // Address of the source.
+	Date             string        `json:"date,omitempty"`               // Date of the source.
+	Doubtful         bool          `json:"doubtful"`                     // The source is doubtful or missing.
+	Note             string        `json:"note,omitempty"`               // Note.
 }
 
 // Is reports whether the tier applies to a model.

@@ -396,7 +396,7 @@ func (t *Tier) change(row *TierRow) (field string, err error) {
 		t.PriceIn, t.PriceOut = &rate.Input, &rate.Output
 	}
 	if row.Latency != "" {
-		if t.Latency, err = duration(row.Latency); err != nil {
+		if t.Latency.Duration, err = duration(row.Latency); err != nil {
 			return "latency", err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/pricing"
 )
 
@@ -130,6 +131,9 @@ func (e *NoUpstreamError) Unwrap() error {
 	}
 	return e.Left[len(e.Left)-1].Err
 }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *NoUpstreamError) FaultCode() string { return fault.Upstreams }
 
 // UpstreamReport contains the counts and the state of an upstream.
 type UpstreamReport struct {

@@ -3,6 +3,8 @@ package main
 
 import (
 	"context"
+	"io"
+	"log"
 	"os"
 	_ "time/tzdata" // resets are stated in zones that a host may not know
 
@@ -10,5 +12,6 @@ import (
 )
 
 func main() {
+	log.SetOutput(io.Discard) // net/http logs responses, which may contain keys
 	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/wake"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -434,3 +435,6 @@ func (e *LostError) Hint() string {
 	return "use the key that submitted the batches, submit the lines again with --redo lost (which may cost twice), " +
 		"or drop them with --cancel --redo lost"
 }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *LostError) FaultCode() string { return fault.Batches }

@@ -151,7 +151,7 @@ func TestWhatIsSpentAndHeldStaysWithinTheCap(t *testing.T) {
 								break
 							}
 							spent.Add(int64(used))
-							turn.Sent(&work.Result{Status: used}, &sluice.Outcome{})
+							turn.Sent(&work.Result{Response: work.Response{Status: used}}, &sluice.Outcome{})
 						}
 						again = turn.Leave()
 						check()
@@ -190,7 +190,7 @@ func (e *entrant) enter(ctx context.Context, g *budget.Guard, item *work.Item) (
 			if o = (sluice.Outcome{}); len(sent) < len(e.uses) {
 				o.Kind = sluice.InvalidOutput
 			}
-			turn.Sent(&work.Result{Status: used}, &o)
+			turn.Sent(&work.Result{Response: work.Response{Status: used}}, &o)
 		}
 	}
 	return sent

@@ -53,7 +53,8 @@ standard output of each command is printed, in the order of the items. The comma
 	o.format = "jsonl"
 	define(cmd, flagGroup{"Output", []flag{
 		{name: "format", field: &o.format, metavar: "jsonl|csv|text", help: "Choose the output format", common: true},
-		{name: "input", field: &o.input, metavar: "FILE", help: "Print rows in this input's order, with the input's fields", common: true},
+		{name: "input", field: &o.input, metavar: "FILE", help: "Print rows in this input's order, with the input's fields", common: true,
+			sets: "Input", fix: "set --input to the input file of the run"},
 	}})
 	return cmd
 }
@@ -66,29 +67,42 @@ func (o *answersOptions) check() error {
 	return nil
 }
 
-// answer is what is printed of one item.
+// answer is the printed line of one item. The fields of its input come after its ID.
 type answer struct {
-	id      string
-	fields  []batch.Field // of its input
-	replies []provider.Reply
-	kind    string // of its failure; "" is none
-	message string
+	ID     string `json:"custom_id"` // ID of the item.
+	fields []batch.Field
+	said
 }
 
-// text returns the answer's text; ok is false if there is no answer.
-func (a *answer) text() (text string, ok bool) {
-	if len(a.replies) == 0 {
-		return "", false
-	}
-	return a.replies[0].Content(), true
+// said has the fields of an answer after those of the input. All but the list are columns.
+type said struct {
+	Text    *string  `json:"text"`                   // Response text, or arguments of tool calls.
+	Texts   []string `json:"texts,omitzero"`         // Texts of all choices, if several exist.
+	Finish  string   `json:"finish_reason,omitzero"` // Finish reason from the provider.
+	Refusal string   `json:"refusal,omitzero"`       // Refusal text from the model.
+	Error   string   `json:"error,omitzero"`         // Kind of the failure.
+	Message string   `json:"message,omitzero"`       // Error message, without keys.
 }
 
-// finish returns why the answer ended and what it says of a refusal.
-func (a *answer) finish() (reason, refusal string) {
-	if len(a.replies) == 0 {
-		return "", ""
+// choose sets the fields of the response's choices.
+func (s *said) choose(replies []provider.Reply) {
+	if len(replies) == 0 {
+		return
 	}
-	return a.replies[0].Finish, a.replies[0].Refusal
+	s.Text, s.Finish, s.Refusal = new(replies[0].Content()), replies[0].Finish, replies[0].Refusal
+	if len(replies) > 1 {
+		for _, r := range replies {
+			s.Texts = append(s.Texts, r.Content())
+		}
+	}
+}
+
+// text returns the response text; "" if there is none.
+func (s *said) text() string {
+	if s.Text == nil {
+		return ""
+	}
+	return *s.Text
 }
 
 // printAnswers is the answers command.
@@ -109,7 +123,7 @@ func printAnswers(s *term.Streams, o *answersOptions) error {
 		defer p.results.Close()
 	}
 	if err = p.print(s.Data()); err != nil {
-		return explainAnswers(err)
+		return err
 	}
 	p.conclude(s)
 	return nil
@@ -117,17 +131,6 @@ func printAnswers(s *term.Streams, o *answersOptions) error {
 
 // noResults is the hint of a command whose output is not there.
 const noResults = "name the file that sluice run -o OUT.jsonl wrote: sluice %s OUT.jsonl"
-
-// explainAnswers gives an error its exit code and hint.
-func explainAnswers(err error) error {
-	switch {
-	case fault.Is[*batch.RecordingError](err):
-		return fault.New(fault.Output, err, "name the output file of a run, not its input file")
-	case fault.Is[*inputFileError](err):
-		return fault.New(fault.Input, err, "set --input to the input file of the run")
-	}
-	return err
-}
 
 // inputFileError is what is wrong with the file that --input names.
 type inputFileError struct{ err error }
@@ -141,6 +144,12 @@ func (e *inputFileError) Error() string {
 }
 
 func (e *inputFileError) Unwrap() error { return e.err }
+
+// Hint says what can be done.
+func (e *inputFileError) Hint() string { return "set --input to the input file of the run" }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *inputFileError) FaultCode() string { return fault.Input }
 
 // answerPrinter prints answers, and counts them.
 type answerPrinter struct {
@@ -253,15 +262,15 @@ func (p *answerPrinter) ofCommands(form answerForm) error {
 		return err
 	}
 	for _, r := range results {
-		a := answer{id: r.ID}
+		a := answer{ID: r.ID}
 		if r.Fault != nil {
-			a.kind, a.message = r.Fault.Code.String(), r.Fault.Message
+			a.Error, a.Message = r.Fault.Code.String(), r.Fault.Message
 		} else {
 			text, err := r.Said(p.commands)
 			if err != nil {
 				return err
 			}
-			a.replies = []provider.Reply{{Text: text}}
+			a.Text = &text
 		}
 		if err := p.show(form, &a); err != nil {
 			return err
@@ -272,19 +281,19 @@ func (p *answerPrinter) ofCommands(form answerForm) error {
 
 // one prints one result.
 func (p *answerPrinter) one(form answerForm, rec batch.Recording, fields []batch.Field) error {
-	a := answer{id: rec.ID, fields: fields, kind: rec.Failed()}
+	a := answer{ID: rec.ID, fields: fields, said: said{Error: rec.Failed()}}
 	if rec.Error != nil {
-		a.message = rec.Error.Message
+		a.Message = rec.Error.Message
 	}
 	if rec.Response != nil {
-		a.replies = provider.Replies(rec.Response.Body)
+		a.choose(provider.Replies(rec.Response.Body))
 	}
 	return p.show(form, &a)
 }
 
 // show prints one answer.
 func (p *answerPrinter) show(form answerForm, a *answer) error {
-	if a.kind != "" {
+	if a.Error != "" {
 		p.failed++
 	}
 	return form.answer(a)

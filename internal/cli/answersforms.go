@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -33,6 +34,17 @@ func (o *answersOptions) form(w io.Writer) answerForm {
 	return &jsonAnswers{w: buffered}
 }
 
+// answerNames are the names of an answer's own fields. answerColumns are those of said that are columns.
+var answerNames, answerColumns = func() (names, columns []string) {
+	for f := range reflect.TypeFor[said]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if names = append(names, name); f.Type.Kind() != reflect.Slice {
+			columns = append(columns, name)
+		}
+	}
+	return append(names, "custom_id"), columns
+}()
+
 // fieldName returns the name of a field of the input beside the answer's own, which are told apart by a prefix.
 func fieldName(name string) string {
 	const prefix = "input_"
@@ -40,8 +52,7 @@ func fieldName(name string) string {
 	for strings.HasPrefix(bare, prefix) {
 		bare = bare[len(prefix):]
 	}
-	switch bare {
-	case "custom_id", "text", "texts", "finish_reason", "refusal", "error", "message":
+	if slices.Contains(answerNames, bare) {
 		return prefix + name
 	}
 	return name
@@ -80,47 +91,17 @@ type jsonAnswers struct {
 func (j *jsonAnswers) begin([]string) error { return nil }
 
 func (j *jsonAnswers) answer(a *answer) error {
-	b := append(j.buf[:0], `{"custom_id":`...)
-	b = jsonscan.AppendString(b, a.id)
+	b := jsonscan.AppendStruct(j.buf[:0], a)
+	b = b[:len(b)-1]
 	for _, f := range a.fields {
-		b = append(b, ',')
-		b = jsonscan.AppendString(b, fieldName(f.Name))
-		b = append(b, ':')
-		b = jsonscan.AppendCompact(b, f.Value)
+		b = jsonscan.AppendMember(b, fieldName(f.Name), jsonscan.AppendCompact(nil, f.Value))
 	}
-	b = append(b, `,"text":`...)
-	if text, ok := a.text(); ok {
-		b = jsonscan.AppendString(b, text)
-	} else {
-		b = append(b, `null`...)
-	}
-	if len(a.replies) > 1 {
-		b = append(b, `,"texts":[`...)
-		for i, reply := range a.replies {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = jsonscan.AppendString(b, reply.Content())
-		}
-		b = append(b, ']')
-	}
-	reason, refusal := a.finish()
-	b = appendSaid(b, "finish_reason", reason)
-	b = appendSaid(b, "refusal", refusal)
-	b = appendSaid(b, "error", a.kind)
-	b = appendSaid(b, "message", a.message)
-	j.buf = append(b, "}\n"...)
+	brace := len(b)
+	b = jsonscan.AppendStruct(b, &a.said)
+	b[brace] = ',' // one object, not two
+	j.buf = append(b, '\n')
 	_, err := j.w.Write(j.buf)
 	return err
-}
-
-// appendSaid appends a member that is not empty.
-func appendSaid(b []byte, name, value string) []byte {
-	if value == "" {
-		return b
-	}
-	b = append(b, `,"`+name+`":`...)
-	return jsonscan.AppendString(b, value)
 }
 
 func (j *jsonAnswers) end() error { return j.w.Flush() }
@@ -140,24 +121,29 @@ func (c *csvAnswers) begin(fields []string) error {
 		c.columns[name] = len(header)
 		header = append(header, fieldName(name))
 	}
-	header = append(header, "text", "finish_reason", "refusal", "error", "message")
+	header = append(header, answerColumns...)
 	c.row = make([]string, len(header))
 	return c.w.Write(header)
 }
 
 func (c *csvAnswers) answer(a *answer) error {
 	clear(c.row)
-	c.row[0] = a.id
+	c.row[0] = a.ID
 	for _, f := range a.fields {
 		if i, ok := c.columns[f.Name]; ok { // else the file grew
 			c.row[i] = cell(f.Value)
 		}
 	}
-	own := c.row[len(c.row)-5:]
-	own[0], _ = a.text()
-	own[1], own[2] = a.finish()
-	own[3], own[4] = a.kind, a.message
-	return c.w.Write(c.row)
+	own := c.row[:len(c.row)-len(answerColumns)]
+	for _, v := range reflect.ValueOf(&a.said).Elem().Fields() {
+		switch v := v.Interface().(type) {
+		case string:
+			own = append(own, v)
+		case *string:
+			own = append(own, a.text())
+		}
+	}
+	return c.w.Write(own)
 }
 
 // cell returns a JSON value as the content of a cell: a text as it is, null as nothing, and all else as JSON.
@@ -186,14 +172,14 @@ type textAnswers struct {
 func (t *textAnswers) begin([]string) error { return nil }
 
 func (t *textAnswers) answer(a *answer) error {
-	text, _ := a.text()
+	text := a.text()
 	var b strings.Builder
 	if t.any {
 		b.WriteByte('\n')
 	}
-	b.WriteString("--- " + oneLine(a.id))
-	if a.kind != "" {
-		b.WriteString(" (" + oneLine(a.kind) + ": " + oneLine(a.message) + ")")
+	b.WriteString("--- " + oneLine(a.ID))
+	if a.Error != "" {
+		b.WriteString(" (" + oneLine(a.Error) + ": " + oneLine(a.Message) + ")")
 	}
 	b.WriteByte('\n')
 	t.any = true

@@ -103,7 +103,7 @@ func (f *failureBound) Set(text string) error {
 type price struct{ rate *pricing.Rate }
 
 func (p *price) flag() flag {
-	return flag{name: "price", field: p, help: "Set prices in USD per million tokens, such as 0.15/0.60"}
+	return flag{name: "price", field: p, help: "Set prices in USD per million tokens, such as 0.15/0.60", sets: "PriceIn PriceOut Options.PriceIn Options.PriceOut"}
 }
 
 // String returns the prices.
@@ -154,6 +154,6 @@ func (o *runOptions) explainBudget(e *fault.Error, spent *batch.BudgetError) {
 	case spent.What == batch.LimitedFailures:
 		e.Hint = "check the errors, then send the failed items again: " + o.command("--redo", "failed")
 	default:
-		e.Hint = "resume with the same command, which has a full new cap: " + o.command()
+		e.Hint = sameCommand + ", which has a full new cap: " + o.command()
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/fault"
+	"github.com/sluice-llm/sluice/internal/regular"
 )
 
 // checkFlags say which responses are accepted.
@@ -40,7 +41,7 @@ func (c *checkFlags) rules() (rules batch.Rules, err error) {
 		return rules, err
 	}
 	if c.schema != "" {
-		doc, err := readNamed(c.schema, schemaMiB)
+		doc, err := regular.Read(c.schema, schemaMiB)
 		if err != nil {
 			return rules, fault.New(fault.File, fmt.Errorf("--schema: %w", err), "name a file with a JSON Schema")
 		}

@@ -10,7 +10,6 @@ package cli
 import (
 	"context"
 	"io"
-	"log"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +20,6 @@ import (
 // short, as by a second interrupt.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s := term.New(shownArgs(args), stdin, stdout, stderr)
-	log.SetOutput(io.Discard) // net/http logs what servers send, keys included; what matters comes as an error
 	root := newRoot(s)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -50,23 +48,23 @@ func newRoot(s *term.Streams) *cobra.Command {
 	root.SetErr(s.Err)
 	root.SetHelpFunc(printHelp)
 	root.SetFlagErrorFunc(flagError)
-	root.AddGroup(commandGroups()...)
-	for group, commands := range map[string][]*cobra.Command{
-		groupRun:      {newRun(s), newStatus(s), newAnswers(s), newReport(s)},
-		groupAgents:   {newExec(s), newStress(s)},
-		groupGateway:  {newServe(s)},
-		groupPlan:     {newFind(s), newPlan(s), newModels(s), newExplain(s)},
-		groupAdvanced: {newWorker(s), newSim(s), newVersion(s)},
-		"":            {newGuard(s)},
-	} {
+	const advanced = "Advanced"
+	add := func(title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: title, Title: title})
 		for _, cmd := range commands {
-			cmd.GroupID = group
+			cmd.GroupID = title
 			root.AddCommand(cmd)
 		}
 	}
-	root.SetHelpCommand(newHelp())
-	root.SetHelpCommandGroupID(groupAdvanced)
-	root.SetCompletionCommandGroupID(groupAdvanced)
+	add("Run", newRun(s), newStatus(s), newAnswers(s), newReport(s))
+	add("Agents", newExec(s), newStress(s))
+	add("Gateway", newServe(s))
+	add("Plan and diagnose", newFind(s), newPlan(s), newModels(s), newExplain(s))
+	add(advanced, newWorker(s), newSim(s), newVersion(s))
+	root.AddCommand(newGuard(s))
+	root.SetHelpCommandGroupID(advanced)
+	root.SetCompletionCommandGroupID(advanced)
+	refuseOtherTopics(root)
 	root.InitDefaultCompletionCmd(root.Name())
 	refuseOtherShells(root)
 	typed(root)
@@ -77,7 +75,7 @@ func newRoot(s *term.Streams) *cobra.Command {
 // the arguments.
 func typed(cmd *cobra.Command) {
 	if run := cmd.RunE; run != nil {
-		cmd.RunE = func(cmd *cobra.Command, args []string) error { return failed(run(cmd, args)) }
+		cmd.RunE = func(cmd *cobra.Command, args []string) error { return failed(cmd, run(cmd, args)) }
 	}
 	for _, sub := range cmd.Commands() {
 		typed(sub)

@@ -2,112 +2,78 @@ package cli
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// complete has shells complete the flag's values: words, providers, tiers and models. Whole numbers and durations are nothing that a
-// shell could complete; other values can be files.
+// complete has shells complete the flag's value: by its words, by providers, tiers or models, by files, or not at all.
 func (f flag) complete(cmd *cobra.Command, name string) {
-	suggest := map[string]func(*cobra.Command) []string{"provider": providers, "tier": tiers, "model": models}[name]
-	if words := f.words(); words != nil {
-		suggest = func(*cobra.Command) []string { return words }
-	}
-	if suggest == nil && slices.ContainsFunc([]string{"FILE", "DIR", "COMMAND"}, func(kind string) bool { return strings.Contains(f.metavar, kind) }) {
+	words := f.words()
+	isFile := slices.ContainsFunc([]string{"FILE", "DIR", "COMMAND"}, func(kind string) bool { return strings.Contains(f.metavar, kind) })
+	if isFile && words == nil {
 		return
 	}
 	err := cmd.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if suggest == nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return beginning(suggest(cmd), begun), cobra.ShellCompDirectiveNoFileComp
+		values := append(slices.Clone(words), published(cmd, name)...)
+		return slices.DeleteFunc(values, func(v string) bool { return !strings.HasPrefix(v, begun) }), cobra.ShellCompDirectiveNoFileComp
 	})
 	if err != nil {
-		panic(err) // two flags of one name
+		panic(err) // two flags have one name
 	}
 }
 
-// refuseOtherShells has the completion command refuse a shell that it does not know, where cobra prints its help, which would end up
-// in the file that a script was to be in.
+// published returns the values of the flag provider, tier or model: those of the settings that the line names, or the built-in ones if
+// the settings cannot be read. For another flag it returns nil.
+func published(cmd *cobra.Command, flag string) (names []string) {
+	if !slices.Contains([]string{"provider", "tier", "model"}, flag) {
+		return nil
+	}
+	var from account.Sources
+	if f := cmd.Flags().Lookup("config"); f != nil {
+		from.Files = *f.Value.(*texts).field
+	}
+	registry, name := provider.Published(), ""
+	if s, err := from.Open(); err == nil {
+		registry = s.Registry
+	}
+	if flag == "provider" {
+		return registry.Names()
+	}
+	if f := cmd.Flags().Lookup("provider"); f != nil {
+		p, _ := registry.Lookup(f.Value.String())
+		name = p.Name
+	}
+	for _, t := range registry.Tiers(name) {
+		if flag == "tier" {
+			names = append(names, t.Tier)
+			continue
+		}
+		for _, m := range t.Families() {
+			names = append(names, strings.TrimSuffix(m, "*"))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// refuseOtherShells has the completion command reject an unknown shell. Cobra would print help, into the file for the script.
 func refuseOtherShells(root *cobra.Command) {
 	cmd, _, err := root.Find([]string{"completion"})
 	if err != nil {
-		panic(err) // it is there
-	}
-	var shells []string
-	for _, sub := range cmd.Commands() {
-		shells = append(shells, sub.Name())
+		panic(err) // newRoot adds it
 	}
 	cmd.Args, cmd.Example = nil, "  source <(sluice completion bash)\n  sluice completion fish > ~/.config/fish/completions/sluice.fish"
 	cmd.Long = "Print the completion script of a shell. `sluice completion SHELL --help` says where to put it."
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return fault.New(fault.Usage, fmt.Errorf("no completion for %s", args[0]), "use one of %s", strings.Join(shells, ", "))
+			return fault.New(fault.Usage, fmt.Errorf("no completion for %s", args[0]), "use one of %s", strings.Join(subcommands(cmd), ", "))
 		}
 		return cmd.Help()
 	}
-}
-
-// beginning are those of all that go on as text begins, each once.
-func beginning(all []string, text string) (found []string) {
-	for _, word := range all {
-		if strings.HasPrefix(word, text) && !slices.Contains(found, word) {
-			found = append(found, word)
-		}
-	}
-	return found
-}
-
-// completing returns the settings of the line that is completed: those of its files, or what is published if they cannot be read.
-func completing(cmd *cobra.Command) *settings {
-	var flags settingsFlags
-	if f := cmd.Flags().Lookup("config"); f != nil {
-		flags.config = *f.Value.(*texts).field
-	}
-	if s, err := flags.open(); err == nil {
-		return s
-	}
-	return &settings{registry: provider.Published()}
-}
-
-func providers(cmd *cobra.Command) []string {
-	return completing(cmd).registry.Names()
-}
-
-// published are the limits of the provider that the line names, and of all where it names none.
-func published(cmd *cobra.Command) (all []provider.Tier) {
-	known := completing(cmd).registry
-	if f := cmd.Flags().Lookup("provider"); f != nil {
-		if p, ok := known.Lookup(f.Value.String()); ok {
-			return known.Tiers(p.Name)
-		}
-	}
-	for _, p := range known.All() {
-		all = append(all, known.Tiers(p.Name)...)
-	}
-	return all
-}
-
-func tiers(cmd *cobra.Command) []string {
-	names := make(map[string]bool)
-	for _, t := range published(cmd) {
-		names[t.Tier] = true
-	}
-	return slices.Sorted(maps.Keys(names))
-}
-
-func models(cmd *cobra.Command) []string {
-	names := make(map[string]bool)
-	for _, t := range published(cmd) {
-		for _, m := range t.Families() {
-			names[strings.TrimSuffix(m, "*")] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
 }

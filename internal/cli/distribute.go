@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 )
 
@@ -20,7 +20,7 @@ func (r *batchRun) distribute(cfg *batch.Config) error {
 	if !r.o.workers {
 		return nil
 	}
-	job, err := r.o.jobConfig(r.accounts.settings.maxThrottles())
+	job, err := r.o.jobConfig(r.accounts.Settings.MaxThrottles())
 	if err != nil {
 		return err
 	}
@@ -31,25 +31,17 @@ func (r *batchRun) distribute(cfg *batch.Config) error {
 
 // collect becomes the collector of the run's job. It comes after the output is locked: if another run has the same output, the error
 // about that says more.
-func (r *batchRun) collect(ctx context.Context, shared *shared) error {
+func (r *batchRun) collect(ctx context.Context, shared *account.Shared) error {
 	if r.collector == nil {
 		return nil
 	}
-	if err := r.collector.Start(ctx, shared.cluster); err != nil {
-		return r.explainJob(err)
+	if err := r.collector.Start(ctx, shared.Cluster); err != nil {
+		return explain(err, r.o, r.accounts)
 	}
-	for _, doubt := range shared.cluster.Doubts() {
+	for _, doubt := range shared.Doubts() {
 		r.s.Errorf("sluice: warning: %s\n", doubt)
 	}
 	return nil
-}
-
-// explainJob gives an error of the run's job its exit code and a hint. It returns other errors as they are.
-func (r *batchRun) explainJob(err error) error {
-	if r.collector == nil {
-		return err
-	}
-	return explainJob(err, r.collector.Job())
 }
 
 // mostJobName is how long a job's name is at most: it stands in tables and messages.
@@ -95,36 +87,4 @@ func digest(parts ...string) string {
 		fmt.Fprintf(h, "%d %s\n", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:6])
-}
-
-// explainJob gives an error of a job its exit code and a hint. It returns other errors as they are.
-func explainJob(err error, job string) error {
-	e := &fault.Error{Code: fault.Failed, Err: err}
-	held, isHeld := errors.AsType[*cluster.HeldError](err)
-	version, isVersion := errors.AsType[*cluster.VersionError](err)
-	terms, isTerms := errors.AsType[*cluster.TermsError](err)
-	engine, isEngine := errors.AsType[*cluster.Error](err)
-	const oneRelease = "use the same release of Sluice on all hosts"
-	switch {
-	case isHeld:
-		e.Code, e.Err = fault.Job, fmt.Errorf("job %q is in use by process %d on host %s", job, held.PID, held.Host)
-		e.Hint = "wait for that run, stop it, or use another output with -o OUT.jsonl"
-	case errors.Is(err, cluster.ErrOtherInput):
-		e.Code, e.Err = fault.Job, fmt.Errorf("job %q was started with another input or other settings, and has requests or results that are not recorded", job)
-		e.Hint = "run the first command again to record them, or use another output with -o OUT.jsonl"
-	case errors.Is(err, cluster.ErrNoWorkers):
-		e.Hint = "correct the cause, start a worker, and run the same command again"
-	case errors.Is(err, cluster.ErrFenced):
-		e.Err = fmt.Errorf("another run took over job %q while this run could not reach Redis", job)
-		e.Hint = "let the other run finish the remaining items"
-	case isVersion:
-		e.Code, e.Err, e.Hint = fault.Job, version, oneRelease
-	case isTerms:
-		e.Code, e.Err, e.Hint = fault.Job, terms, oneRelease
-	case isEngine:
-		return explainEngine(engine, "--redis")
-	default:
-		return err
-	}
-	return e
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/internal/prose"
@@ -21,24 +22,21 @@ import (
 
 // dry says what the run would do. Nothing is sent, and no file is written.
 func (o *runOptions) dry(s *term.Streams, cfg batch.Config) error {
-	accounts, err := o.account.open(sluice.Config{}, s)
+	o.account.Purpose, o.account.Rate = account.Estimate, o.budget.price.rate
+	accounts, err := o.account.open(s)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = accounts.Close() }() // nothing was opened
-	accounts.prices.told = o.budget.price.rate
-	if err := accounts.surveyUpstreams(); err != nil {
+	if err := accounts.OpenUpstreams(); err != nil {
 		return err
 	}
-	cfg.Stdin, cfg.Provider, cfg.Registry, cfg.Price = s.In, accounts.provider, accounts.settings.registry, accounts.Price
-	if accounts.upstreams != nil {
-		cfg.Upstreams = accounts.upstreams.Upstreams
-	}
-	if err := accounts.checkBatches(o); err != nil {
+	accounts.Fill(&cfg)
+	cfg.Stdin = s.In
+	if err := checkBatches(accounts, o); err != nil {
 		return err
 	}
-	to := &targets{accounts: accounts, known: make(map[string]begun)}
-	survey := forecast.NewSurvey(to)
+	survey := forecast.NewSurvey(accounts)
 	via := forecast.NewVia(o.goesLive(), cfg.Registry)
 	preview, err := batch.ReadPreview(cfg, func(r batch.Request) error {
 		survey.Add(r)
@@ -62,7 +60,7 @@ func (o *runOptions) dry(s *term.Streams, cfg batch.Config) error {
 		d.doubt(l, accounts)
 	}
 	if o.usesBatches() {
-		if err := d.addVia(via, o, to, cfg.Budget.Deadline); err != nil {
+		if err := d.addVia(via, o, accounts, cfg.Budget.Deadline); err != nil {
 			return err
 		}
 	}
@@ -75,7 +73,7 @@ func (o *runOptions) dry(s *term.Streams, cfg batch.Config) error {
 	if err := d.print(s); err != nil {
 		return err
 	}
-	accounts.explainLimits(s, o.watch.verbose)
+	explainSettings(s, accounts.Settings, o.watch.verbose)
 	return nil
 }
 
@@ -83,14 +81,14 @@ func (o *runOptions) dry(s *term.Streams, cfg batch.Config) error {
 type dryRun forecast.DryRun
 
 // doubt adds what is unknown of a lane.
-func (d *dryRun) doubt(l *forecast.Lane, a *accounts) {
+func (d *dryRun) doubt(l *forecast.Lane, a *account.Accounts) {
 	for _, p := range l.Places {
 		if l.TimeS != nil || len(l.Places) > 1 && p.Lane.Limits != (sluice.Limits{}) {
 			continue // known, or the limits of another account are unknown
 		}
-		why := noLimits(a.settings.registry, p.Provider, l.Model)
+		why := noLimits(a.Settings.Registry, p.Provider, l.Model)
 		text := why.Error()
-		if a.upstreams != nil {
+		if a.Upstreams() != nil {
 			text = "upstream " + p.Name + ": " + text
 		}
 		d.unknown("time: " + text)
@@ -98,8 +96,8 @@ func (d *dryRun) doubt(l *forecast.Lane, a *accounts) {
 			d.Hint = cmp.Or(d.Hint, e.Hint)
 		}
 	}
-	if a.settings.foreign(l.Model) {
-		d.unknown(fmt.Sprintf("limits: %s starts with the limits of %s in %s", l.Model, a.settings.file.Limits.Model, a.settings.file.Name))
+	if of := a.Settings.Foreign(l.Model); of != "" {
+		d.unknown(fmt.Sprintf("limits: %s starts with the limits of %s in %s", l.Model, of, a.Settings.File.Name))
 	}
 	if l.Cost == nil {
 		d.unknown(fmt.Sprintf("cost: the price of %s at %s is unknown", l.Model, l.Provider))
@@ -116,8 +114,8 @@ func (d *dryRun) unknown(text string) {
 }
 
 // addVia adds what would go through Batch APIs, and what is sent live by its deadline.
-func (d *dryRun) addVia(via *forecast.Via, o *runOptions, to *targets, deadline time.Time) error {
-	known := to.settings.registry
+func (d *dryRun) addVia(via *forecast.Via, o *runOptions, to *account.Accounts, deadline time.Time) error {
+	known := to.Settings.Registry
 	via.Sum(d.Models)
 	for _, b := range via.Accounts {
 		if account, _ := known.Lookup(b.Provider); account.Batches.API == "" {
@@ -136,7 +134,7 @@ func (d *dryRun) addVia(via *forecast.Via, o *runOptions, to *targets, deadline 
 				d.Assumed = append(d.Assumed, plan.Assumption{What: limits.Requests.String(), Value: prose.Number(forecast.PresumedRPM), Why: why})
 			}
 		}
-		via.Split((*forecast.DryRun)(d), time.Until(deadline), &forecast.Live{Place: to.place, MaxTokens: o.maxTokens})
+		via.Split((*forecast.DryRun)(d), time.Until(deadline), &forecast.Live{Place: to.Place, MaxTokens: o.maxTokens})
 	}
 	return nil
 }

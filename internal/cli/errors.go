@@ -1,19 +1,53 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/term"
 )
 
 // failed returns the error of a command, with a code.
-func failed(err error) error {
+func failed(cmd *cobra.Command, err error) error {
 	if err == nil || fault.Is[fault.Exit](err) {
 		return err
 	}
-	return fault.Of(err)
+	e := fault.Of(err)
+	nameFlag(cmd, e)
+	return e
+}
+
+// nameFlag names the flag that sets the wrong field of a library's Config, if the error is about one.
+func nameFlag(cmd *cobra.Command, e *fault.Error) {
+	var wrong interface {
+		error
+		FaultField() (field string, err error)
+	}
+	if !errors.As(e.Err, &wrong) {
+		return
+	}
+	field, cause := wrong.FaultField()
+	e.Code, e.Hint = fault.Value, fault.HintOf(cause)
+	if code := fault.CodeOf(cause); code != "" && fault.EntryOf(code).Exit == fault.ExitUsage {
+		e.Code = code
+	}
+	e.Err = cause
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if slices.Contains(f.Annotations[setsOf], field) {
+			e.Err, e.Hint = fmt.Errorf("--%s: %w", f.Name, cause), cmp.Or(e.Hint, f.Annotations[fixOf][0])
+		}
+	})
+	if field == "Input" && e.Err == cause { // it is an argument
+		e.Err, e.Hint = fmt.Errorf("input: %w", cause), cmp.Or(e.Hint, "name a file of JSON lines or a .csv table, compressed or not, or - for standard input")
+	}
+	e.Hint = cmp.Or(e.Hint, fmt.Sprintf("see %s --help", cmd.CommandPath()))
 }
 
 // report prints an error, and returns the exit code of the program.
@@ -40,6 +74,6 @@ func report(s *term.Streams, err error) int {
 	if hint := e.Advice(); hint != "" {
 		s.Errorf("hint: %s\n", hint)
 	}
-	s.Errorf("code: %s\n", string(e.Code))
+	s.Errorf("code: %s\n", e.Code)
 	return e.Exit()
 }

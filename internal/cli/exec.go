@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/proc"
@@ -27,7 +28,7 @@ type execOptions struct {
 	args []string    // of the command line
 	cfg  proc.Config // what flags set as it is; config adds the rest
 
-	settings   settingsFlags
+	settings   account.Sources
 	jobs       string
 	rpm        int
 	attempts   int
@@ -90,12 +91,15 @@ func (o *execOptions) table() []flagGroup {
 	o.cfg.Command.Timeout = time.Hour
 	return []flagGroup{
 		{"Items and results", []flag{
-			{name: "items", field: &o.cfg.Items.Path, metavar: "FILE", help: "Read items from this file; - is standard input", common: true},
-			{name: "state", field: &o.cfg.Dir, metavar: "DIR", help: "Keep results in this directory, or resume from it", common: true},
+			{name: "items", field: &o.cfg.Items.Path, metavar: "FILE", help: "Read items from this file; - is standard input", common: true,
+				sets: "Items", fix: "set --items to a file of lines, JSON objects or a table, or to - for standard input"},
+			{name: "state", field: &o.cfg.Dir, metavar: "DIR", help: "Keep results in this directory, or resume from it", common: true, sets: "Dir"},
 			o.redo.flag("failed,changed,none"),
 			{name: "max-items", field: countFrom(&o.cfg.Items.Limit, 1), help: "Stop after the first N items", common: true},
-			{name: "stage", field: &o.cfg.Items.Only, metavar: "NAME", help: "Run only this stage again; repeatable", without: "from-stage"},
-			{name: "from-stage", field: &o.cfg.Items.From, metavar: "NAME", help: "Run this stage and all dependent stages again"},
+			{name: "stage", field: &o.cfg.Items.Only, metavar: "NAME", help: "Run only this stage again; repeatable", without: "from-stage",
+				sets: "Only", fix: "set --stage to a stage of the items"},
+			{name: "from-stage", field: &o.cfg.Items.From, metavar: "NAME", help: "Run this stage and all dependent stages again",
+				sets: "From", fix: "set --from-stage to a stage of the items"},
 			fsyncFlag(&o.fsync),
 		}},
 		{"Commands", []flag{
@@ -109,7 +113,7 @@ func (o *execOptions) table() []flagGroup {
 		}},
 		{"Checks", o.checks.flags()},
 		{"Limits", slices.Concat(o.bounds.flags(), []flag{
-			o.settings.configFlag(),
+			configFlag(&o.settings),
 			{name: "jobs,j", field: &o.jobs, metavar: "N", help: "Run N commands at once; auto adapts the number", common: true},
 			{name: "rpm", field: &o.rpm, metavar: "N", help: "Start at most N commands per minute", common: true},
 			{name: "not-between", field: &o.notBetween, metavar: "HOURS", help: "Pause in these hours: '12:00-19:00 Mon-Fri UTC'; repeatable"},
@@ -195,5 +199,5 @@ func (o *execOptions) account(cli *agents.CLI) (name, lane, dir string) {
 	if whole, err := filepath.Abs(path); err == nil {
 		path = whole
 	}
-	return "exec " + path, cli.Name(), stateDir(provider.Provider{Name: cli.Name()})
+	return "exec " + path, cli.Name(), account.StateDir()
 }

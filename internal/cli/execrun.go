@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
@@ -28,7 +29,7 @@ import (
 
 // execRun is one run of commands.
 type execRun struct {
-	settings  *settings
+	settings  *account.Settings
 	limits    sluice.Limits // of the flags and the settings
 	s         *term.Streams
 	o         *execOptions
@@ -36,7 +37,7 @@ type execRun struct {
 	exec      *proc.Exec
 	pauses    *work.Pauses
 	printed   atomic.Pointer[work.RateLimit] // the last limit
-	hours     *offPeak
+	hours     proc.Hours
 	observers observers
 	failures  runinfo.Failures
 
@@ -54,7 +55,7 @@ func runExec(ctx context.Context, s *term.Streams, o *execOptions) (err error) {
 	}
 	r := &execRun{s: s, o: o, pauses: &work.Pauses{}}
 	r.observers = observers{r.pauses, sluice.ObserverFunc(r.observe)}
-	if r.hours, err = newOffPeak(o.notBetween); err != nil {
+	if r.hours, err = proc.ParseHours(o.notBetween); err != nil {
 		return err
 	}
 	if o.watch.events != "" {
@@ -111,10 +112,10 @@ func (r *execRun) startGuard() (*command.Guard, error) {
 // openScheduler makes what admits the commands.
 func (r *execRun) openScheduler(cfg *proc.Config) (err error) {
 	o := r.o
-	if r.settings, err = o.settings.open(); err != nil {
+	if r.settings, err = o.settings.Open(); err != nil {
 		return err
 	}
-	r.limits = o.limits(&r.settings.file)
+	r.limits = o.limits(&r.settings.File)
 	cli := cfg.Verdict.CLI
 	if cli == nil {
 		cli = agents.Recognise(o.cfg.Command.Args[0])
@@ -142,31 +143,21 @@ func (o *execOptions) limits(file *config.File) (all sluice.Limits) {
 		all = sluice.Limits{RPM: told.RPM, Concurrency: told.Concurrency}
 	}
 	atOnce, _ := o.atOnce() // it was checked
-	return over(sluice.Limits{RPM: o.rpm, Concurrency: atOnce}, all)
+	return account.Over(sluice.Limits{RPM: o.rpm, Concurrency: atOnce}, all)
 }
 
-// rereading has the limits of the settings read again while commands run, and says what changed.
-func (r *execRun) rereading() signals.Reread {
-	if r.settings.file.Name == "" {
-		return signals.Reread{}
+// reread applies the limits of changed settings. It returns lines that say what changed.
+func (r *execRun) reread() ([]string, error) {
+	next, err := r.o.settings.Open()
+	if err != nil {
+		return nil, err
 	}
-	return signals.Reread{Files: r.settings.files, Read: func() signals.Files {
-		next, err := r.o.settings.open()
-		var now sluice.Limits
-		if err == nil {
-			now = r.o.limits(&next.file)
-			err = r.scheduler.SetLimits(now, sluice.Limits{})
-		}
-		if err != nil {
-			r.s.Errorf("sluice: warning: limits are unchanged: %s\n", err)
-			return nil
-		}
-		for _, line := range (retold{before: r.limits, after: now}).text(false) {
-			r.s.Errorf("sluice: %s\n", line)
-		}
-		r.limits = now
-		return nil
-	}}
+	change := account.Change{Before: r.limits, After: r.o.limits(&next.File)}
+	if err := r.scheduler.SetLimits(change.After, sluice.Limits{}); err != nil {
+		return nil, err
+	}
+	r.limits = change.After
+	return change.Lines(), nil
 }
 
 // jobsPerCPU bounds how many commands --jobs auto runs at once: most of the time agents wait for their provider.
@@ -178,9 +169,9 @@ func (r *execRun) run(ctx context.Context) error {
 	defer abandon()
 	p := startProgress(r.s, r.o.watch.progress, r.status)
 	defer p.stop()
-	stopHours := r.hours.keep(r, p)
+	stopHours := r.hours.Keep(r.scheduler, r.pauses, r.s.Logger(true), p.refresh)
 	defer stopHours()
-	listener := signals.Listen(signals.Config{Reread: r.rereading(), Abandon: func(os.Signal) { abandon() }, Drain: func(os.Signal) {
+	listener := signals.Listen(signals.Config{Reread: rereading(r.s, r.settings, r.reread), Abandon: func(os.Signal) { abandon() }, Drain: func(os.Signal) {
 		r.exec.Drain()
 		p.drain()
 	}})
@@ -195,7 +186,7 @@ func (r *execRun) run(ctx context.Context) error {
 // status returns the state of the run, for the progress.
 func (r *execRun) status() runinfo.Status {
 	st := runinfo.New(r.exec.Progress(), r.scheduler.Snapshot())
-	st.Total, st.Held, st.Outlook, st.Commands = r.exec.Total(), r.hours.reason(), r.exec.Outlook(), true
+	st.Total, st.Held, st.Outlook, st.Commands = r.exec.Total(), r.hours.Reason(time.Now()), r.exec.Outlook(), true
 	return st
 }
 

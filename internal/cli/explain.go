@@ -1,26 +1,23 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"net/http"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/account"
+	verdicts "github.com/sluice-llm/sluice/internal/explain"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -33,10 +30,10 @@ type explainOptions struct {
 	lines    bool
 }
 
-// longestError is how much is read of an error, and of a line of them.
-const longestError = 16 << 20
+// maxError is the maximum size of an error, and of a line of JSON with its newline.
+const maxError = 16 << 20
 
-// newExplain returns the command that says what an error means.
+// newExplain returns the explain command.
 func newExplain(s *term.Streams) *cobra.Command {
 	var o explainOptions
 	cmd := &cobra.Command{
@@ -69,9 +66,9 @@ valid lines are still explained, and the exit code is 2.`,
 	return cmd
 }
 
-// runExplain explains one text, or a file of them.
+// runExplain explains one text, or a file with a line of JSON for each error.
 func runExplain(s *term.Streams, o explainOptions, args []string) error {
-	c, err := o.puzzle()
+	q, err := o.query()
 	if err != nil {
 		return err
 	}
@@ -86,262 +83,82 @@ func runExplain(s *term.Streams, o explainOptions, args []string) error {
 		in = f
 	}
 	if o.lines {
-		return explainLines(s, in, name, c)
+		return explainLines(s, in, name, q)
 	}
-	text, err := io.ReadAll(io.LimitReader(in, longestError+1))
+	text, err := io.ReadAll(io.LimitReader(in, maxError+1))
 	switch {
 	case err != nil:
 		return fault.New(fault.File, fmt.Errorf("%s: %w", name, err), "name a file with the error, or send it on standard input")
-	case len(text) > longestError:
-		return fault.New(fault.Input, fmt.Errorf("%s is longer than %d MiB", name, longestError>>20), "send only the text of the error")
-	case strings.TrimSpace(string(text)) == "" && c.status == 0 && len(c.headers) == 0:
+	case len(text) > maxError:
+		return fault.New(fault.Input, fmt.Errorf("%s is longer than %d MiB", name, maxError>>20), "send only the text of the error")
+	case strings.TrimSpace(string(text)) == "" && q.Status == 0 && len(q.Headers) == 0:
 		return fault.New(fault.Input, fmt.Errorf("%s is empty", name), "write the error into the file: sluice explain error.txt")
 	}
-	c.text = string(text)
-	v := c.solve()
+	q.Text = string(text)
+	v := verdicts.Explain(q)
 	if o.json {
-		return s.JSON(newExplanation(v))
+		return s.JSON(v)
 	}
-	if err := v.print(s); err != nil {
+	if err := printVerdict(s, v); err != nil {
 		return err
 	}
-	if v.Kind == sluice.RateLimit && v.Limit == 0 && len(v.budgets) == 0 {
+	if v.Kind == sluice.RateLimit && v.Limit == nil && v.Limits == nil {
 		s.Errorf("hint: measure the limit with sluice find --model M\n")
 	}
 	return nil
 }
 
-// puzzle is an error to be explained.
-type puzzle struct {
-	provider provider.Provider
-	channel  string // http, sdk, cli; "" is chosen by what is known
-	status   int
-	headers  http.Header
-	text     string
-	now      time.Time
-	told     bool // the line states now, so that no header says it
-}
-
-// puzzle returns what the flags say of the error.
-func (o *explainOptions) puzzle() (puzzle, error) {
-	c := puzzle{status: o.status, now: time.Now()}
+// query returns the part of the query that flags set.
+func (o *explainOptions) query() (q verdicts.Query, err error) {
+	q.Status = o.status
 	if o.status != 0 && (o.status < 100 || o.status > 599) {
-		return c, fault.New(fault.Value, fmt.Errorf("--status %d is not an HTTP status", o.status), "use a status such as --status 429, or omit it")
+		err = fmt.Errorf("--status %d is not an HTTP status", o.status)
+		return q, fault.New(fault.Value, err, "use a status such as --status 429, or omit it")
 	}
-	var err error
-	if c.headers, err = parseHeaders(o.headers); err != nil {
-		return c, err
+	if q.Headers, err = account.ParseHeader(o.headers); err != nil || o.provider == "" {
+		return q, err
 	}
-	if o.provider != "" {
-		var ok bool
-		if c.provider, ok = provider.Lookup(o.provider); !ok {
-			return c, unknownProvider(provider.Published(), o.provider)
-		}
+	var ok bool
+	if q.Provider, ok = provider.Lookup(o.provider); !ok {
+		return q, account.UnknownProvider(provider.Published(), o.provider)
 	}
-	return c, nil
+	return q, nil
 }
 
-// lastYear is the last year of a time that an error may have come at: JSON has no years after 9999, which a reset may lie in.
-const lastYear = 9000
-
-// solve classifies the error: as an answer if it is known to be one, else by what the text looks like.
-func (c puzzle) solve() solution {
-	head := c.headers
-	if _, pasted, ok := provider.Head(c.text); ok && len(head) == 0 {
-		head = pasted
-	}
-	if at, err := http.ParseTime(head.Get("Date")); err == nil && at.Year() <= lastYear && !c.told {
-		c.now = at.In(c.now.Location()) // an answer says when it came
-	}
-	v := solution{Verdict: c.classify(), now: c.now, asked: provider.RetryAfter(head, nil, c.now)}
-	v.budgets = c.provider.Stated(head, c.now)
-	return v
-}
-
-// classify returns what the error means.
-func (c puzzle) classify() provider.Verdict {
-	answer := c.status != 0 || len(c.headers) > 0
-	if answer && c.channel != "sdk" && c.channel != "cli" {
-		return provider.Classify(c.provider, c.status, c.headers, []byte(c.text), c.now).Proven(c.status)
-	}
-	v := provider.ClassifyText(c.provider, c.status, c.text, c.now)
-	if v.Kind.Throttle() && v.Wait == 0 {
-		v.Wait = provider.RetryAfter(c.headers, nil, c.now)
-	}
-	return v
-}
-
-// explainLines explains a file of errors, line by line. What is not in a line is as the flags say.
-func explainLines(s *term.Streams, in io.Reader, name string, flags puzzle) error {
-	lines := bufio.NewReaderSize(in, 64<<10)
-	enc := json.NewEncoder(s.Out) // a line is one write: who waits for it gets it, and keys are struck out of it as a whole
+// explainLines explains the error in each line of JSON. Flags set the fields that a line omits.
+func explainLines(s *term.Streams, in io.Reader, name string, flags verdicts.Query) error {
+	const example = `write a JSON object on each line, such as {"text": "...", "status": 429}`
+	enc := json.NewEncoder(s.Out) // one write per line: a reader that waits gets it, and keys are removed from it as a whole
 	enc.SetEscapeHTML(false)
-	n, broken, solved := 0, 0, 0
-	var unread error
-	for {
-		line, err := readLine(lines)
-		if err != nil && !errors.Is(err, errLongLine) {
-			unread = err
-			break
-		}
-		if n++; n == 1 {
-			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")) // some editors write it
-		}
-		if err == nil && len(bytes.TrimSpace(line)) == 0 {
+	invalid, explained := 0, 0
+	for line, err := range work.NewLineReader(in, maxError-1).All() {
+		q := flags
+		switch long, isLong := errors.AsType[*work.TooLongError](err); {
+		case isLong:
+			line.Number, err = long.Line, fmt.Errorf("the line is longer than %d MiB", maxError>>20)
+		case err != nil:
+			return fault.New(fault.File, fmt.Errorf("%s line %d: %w", name, line.Number, err), "name a readable file, or send it on standard input")
+		case len(bytes.TrimSpace(line.Bytes)) == 0:
 			continue
-		}
-		c := flags
-		if err == nil {
-			err = c.read(line)
+		default:
+			err = q.Read(line.Bytes)
 		}
 		if err != nil {
-			broken++
-			s.Errorf("sluice: error: %s line %d: %s\n", name, n, err)
+			invalid++
+			s.Errorf("sluice: error: %s line %d: %s\n", name, line.Number, err)
 			continue
 		}
-		solved++
-		if err := enc.Encode(newExplanation(c.solve())); err != nil {
+		explained++
+		if err := enc.Encode(verdicts.Explain(q)); err != nil {
 			return err
 		}
 	}
 	switch {
-	case unread != io.EOF:
-		return fault.New(fault.File, fmt.Errorf("%s line %d: %w", name, n+1, unread), "name a readable file, or send it on standard input")
-	case broken > 0:
-		return fault.New(fault.Input, fmt.Errorf("%s of %s lines of %s are invalid", prose.Group(broken), prose.Group(broken+solved), name),
-			`write a JSON object on each line, such as {"text": "...", "status": 429}`)
-	case solved == 0:
-		return fault.New(fault.Input, fmt.Errorf("%s is empty", name), `write a JSON object on each line, such as {"text": "...", "status": 429}`)
+	case invalid > 0:
+		err := fmt.Errorf("%s of %s lines of %s are invalid", prose.Group(invalid), prose.Group(invalid+explained), name)
+		return fault.New(fault.Input, err, example)
+	case explained == 0:
+		return fault.New(fault.Input, fmt.Errorf("%s is empty", name), example)
 	}
 	return nil
-}
-
-var errLongLine = fmt.Errorf("the line is longer than %d MiB", longestError>>20)
-
-// readLine returns the next line. Of one that is too long it reads all and returns errLongLine; what follows can be read.
-func readLine(r *bufio.Reader) (line []byte, err error) {
-	long := false
-	for {
-		part, err := r.ReadSlice('\n')
-		if long = long || len(line)+len(part) > longestError; long {
-			line = nil
-		}
-		if !long {
-			line = append(line, part...)
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-		case err != nil && (!errors.Is(err, io.EOF) || len(line) == 0 && !long):
-			return nil, err
-		case long:
-			return nil, errLongLine
-		default:
-			return line, nil
-		}
-	}
-}
-
-// read fills in what a line says. The provider is a hint: a name that is not known means none.
-func (c *puzzle) read(line []byte) error {
-	var in struct {
-		Status   json.RawMessage `json:"status"`
-		Headers  map[string]any  `json:"headers"`
-		Channel  string          `json:"channel"`
-		Text     *string         `json:"text"`
-		Provider string          `json:"provider"`
-		Now      string          `json:"now"`
-	}
-	if err := json.Unmarshal(line, &in); err != nil {
-		return plainJSON(err)
-	}
-	if status := strings.Trim(string(in.Status), `"`); status != "" && status != "null" {
-		n, err := strconv.Atoi(status)
-		if err != nil || n < 0 || n > 999 {
-			return errors.New("status is not an HTTP status")
-		}
-		c.status = n
-	}
-	switch in.Channel {
-	case "", "http", "sdk", "cli":
-	default:
-		return fmt.Errorf("channel %q is not http, sdk or cli", in.Channel)
-	}
-	if in.Text == nil && c.status == 0 && len(in.Headers) == 0 {
-		return errors.New("text is missing")
-	}
-	if in.Text != nil {
-		c.text = *in.Text
-	}
-	if in.Now != "" {
-		at, err := time.Parse(time.RFC3339, in.Now)
-		if err != nil || at.Year() > lastYear {
-			return fmt.Errorf("now %q is not a time such as 2026-03-01T12:00:00Z", in.Now)
-		}
-		c.now, c.told = at, true
-	}
-	c.channel = in.Channel
-	if p, ok := provider.Lookup(in.Provider); ok {
-		c.provider = p
-	}
-	return c.readHeaders(in.Headers)
-}
-
-// readHeaders adds headers whose values are texts, numbers or lists of them.
-func (c *puzzle) readHeaders(from map[string]any) error {
-	if len(from) > 0 {
-		c.headers = c.headers.Clone()
-	}
-	for _, name := range slices.Sorted(maps.Keys(from)) { // names that differ in case alone are of one header, whose values have an order
-		values, isList := from[name].([]any)
-		if !isList {
-			values = []any{from[name]}
-		}
-		for _, v := range values {
-			switch v := v.(type) {
-			case nil:
-			case string:
-				c.headers.Add(name, v)
-			case float64:
-				c.headers.Add(name, strconv.FormatFloat(v, 'f', -1, 64))
-			default:
-				return fmt.Errorf("header %s is neither a text nor a list of texts", strconv.Quote(name))
-			}
-		}
-	}
-	return nil
-}
-
-// plainJSON says what is wrong with a line in place of Go's types.
-func plainJSON(err error) error {
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		if wrong.Field == "" {
-			return fmt.Errorf("a JSON %s instead of an object", wrong.Value)
-		}
-		return fmt.Errorf("%s has the wrong type: JSON %s", wrong.Field, wrong.Value)
-	}
-	return errors.New("not valid JSON")
-}
-
-// meaning is what a kind means, and what a run does about it.
-type meaning struct{ means, action, does string }
-
-func meaningOf(k sluice.Kind) meaning {
-	return map[sluice.Kind]meaning{
-		sluice.OK:             {"no error", "none", "nothing"},
-		sluice.RateLimit:      {"the provider asks to slow down", "pause", "keep the item, and correct the limit or pause requests that share it; no attempt is spent"},
-		sluice.Overloaded:     {"the provider has no capacity", "pause", "keep the item and pause requests to the model; no attempt is spent"},
-		sluice.UsageWindow:    {"an allowance of hours, days or a plan is used up", "pause_until_reset", "keep the item and pause requests that share the allowance until it is renewed; no attempt is spent"},
-		sluice.QuotaExhausted: {"no credit is left, or a spend cap is reached", "stop", "stop the run, which can be resumed: no item can succeed"},
-		sluice.Rejected:       {"the request is not allowed", "fail", "retry the item once at the end, then fail it; stop the run if no other item succeeds"},
-		sluice.Blocked:        {"a firewall or proxy responded instead of the provider", "fail", "retry the item once at the end, then fail it; stop the run if no other item succeeds"},
-		sluice.Auth:           {"the key was rejected", "stop", "exclude the key if other requests with it are rejected too; without another key, stop the run, which can be resumed"},
-		sluice.Timeout:        {"no response within the timeout", "retry", "retry after a backoff; an attempt is spent"},
-		sluice.Network:        {"the connection failed or was interrupted", "retry", "retry after a backoff; an attempt is spent if the request was sent"},
-		sluice.ServerError:    {"the provider had an internal error", "retry", "retry after a backoff; an attempt is spent"},
-		sluice.CommandFailed:  {"a command failed without an error of a provider", "retry", "retry after a backoff; an attempt is spent"},
-		sluice.BadRequest:     {"the request is invalid", "fail", "fail the item: the same request would be rejected again"},
-		sluice.ContextLength:  {"the request alone exceeds the model's context window or a limit", "fail", "fail the item: the same request would be rejected again"},
-		sluice.ContentFilter:  {"rejected for its content", "fail", "fail the item: the same request would be rejected again"},
-	}[k]
 }

@@ -10,11 +10,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/find"
+	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -27,7 +28,7 @@ const (
 
 // findOptions are the flags of the find command.
 type findOptions struct {
-	flags   *pflag.FlagSet
+	cmd     *cobra.Command
 	account accountFlags
 	cfg     find.Config
 
@@ -74,7 +75,7 @@ Exit code 5 means that a spending or token cap stopped the search.`,
   sluice find --model gpt-4o-mini --mode sweep --verbose`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.flags = cmd.Flags()
+			o.cmd = cmd
 			return runFind(cmd.Context(), s, &o)
 		},
 	}
@@ -84,22 +85,22 @@ Exit code 5 means that a spending or token cap stopped the search.`,
 
 // table returns the flags of find.
 func (o *findOptions) table() []flagGroup {
-	o.mode, o.account.envFile = modeAuto, dotEnv
+	o.mode, o.account.Keys.File = modeAuto, account.DotEnv
 	o.cfg.MaxWorkers, o.cfg.MinOutputTokens, o.cfg.Timeout = find.DefaultWorkers, find.DefaultOutput, find.DefaultTimeout
 	return []flagGroup{
-		{"Provider", append(o.account.target("Measure this model"), o.account.fileFlagAs("keys-file"), o.account.headerFlag(), o.account.settings.configFlag())},
+		{"Provider", append(o.account.target("Measure this model"), o.account.keyFile("keys-file"), o.account.headerFlag(), configFlag(&o.account.Sources))},
 		{"Search", []flag{
 			{name: "mode", field: &o.mode, metavar: modeAuto + "|" + modeSweep, help: "Measure limits, or test growing numbers of workers", common: true},
-			{name: "max-workers", field: countFrom(&o.cfg.MaxWorkers, 1), help: "Test and recommend at most N workers", common: true},
+			{name: "max-workers", field: countFrom(&o.cfg.MaxWorkers, 1), help: "Test and recommend at most N workers", common: true, sets: "MaxWorkers"},
 			{name: "prompt-file", field: &o.cfg.PromptFile, metavar: "FILE", help: "Send the prompt in FILE (default: ask for a long essay)"},
-			{name: "min-output-tokens", field: countFrom(&o.cfg.MinOutputTokens, 1), help: "Stop each response after N output tokens"},
-			{name: "timeout", field: durationFrom(&o.cfg.Timeout, 1), help: "Limit the time of a request"},
+			{name: "min-output-tokens", field: countFrom(&o.cfg.MinOutputTokens, 1), help: "Stop each response after N output tokens", sets: "MinOutputTokens"},
+			{name: "timeout", field: durationFrom(&o.cfg.Timeout, 1), help: "Limit the time of a request", sets: "Timeout"},
 			{name: "from-provider", field: &o.published, help: "Print the limits from the provider's own API", common: true,
 				without: "mode output-file dry-run prompt-file token-budget max-cost"},
 		}},
 		{"Spending", []flag{
 			{name: "token-budget", field: countFrom(&o.cfg.Budget.Tokens, -1), help: "Use at most N tokens; -1 means no limit (default: 1,000,000)", common: true},
-			{name: "max-cost", field: usd(&o.maxCost), help: "Spend at most this amount", common: true},
+			{name: "max-cost", field: usd(&o.maxCost), help: "Spend at most this amount", common: true, sets: "MaxCost"},
 			o.price.flag(),
 			{name: "dry-run", field: &o.dryRun, help: "Print the maximum cost without sending requests", common: true},
 		}},
@@ -120,7 +121,7 @@ func runFind(ctx context.Context, s *term.Streams, o *findOptions) (err error) {
 	if o.published {
 		return o.fromProvider(ctx, s)
 	}
-	accounts, err := o.account.open(sluice.Config{}, s)
+	accounts, err := o.account.open(s)
 	if err != nil {
 		return err
 	}
@@ -145,20 +146,20 @@ func runFind(ctx context.Context, s *term.Streams, o *findOptions) (err error) {
 type search struct {
 	s        *term.Streams
 	o        *findOptions
-	accounts *accounts
+	accounts *account.Accounts
 	forecast find.Forecast
 	document *newFile
 }
 
 // check finds what is wrong with the flags themselves.
 func (o *findOptions) check() error {
-	if !o.flags.Changed("keys-file") && !isFile(dotEnv) {
-		o.account.envFile = ""
+	if !o.cmd.Flags().Changed("keys-file") && !account.HasDotEnv() {
+		o.account.Keys.File = ""
 	}
 	switch {
 	case o.published:
 		return o.checkPublished()
-	case o.account.model == "":
+	case o.account.Model == "":
 		return fault.New(fault.Missing, errors.New("no model: --model is missing"), "name the model, for example --model gpt-4o-mini")
 	}
 	return o.checkFiles()
@@ -166,7 +167,7 @@ func (o *findOptions) check() error {
 
 // checkPublished finds flags that do not go with --from-provider.
 func (o *findOptions) checkPublished() error {
-	if o.account.model == "" && o.account.provider == "" {
+	if o.account.Model == "" && o.account.Provider == "" {
 		return fault.New(fault.Missing, errors.New("--from-provider: the provider is missing"), "name the provider, for example --provider openai")
 	}
 	return nil
@@ -177,12 +178,12 @@ func (o *findOptions) checkFiles() error {
 	if o.outputFile == "-" {
 		return fault.New(fault.Value, errors.New("--output-file - is not a file"), "use --json to print the document on standard output")
 	}
-	return keepsApart("output-file", o.outputFile, append(o.account.settings.config, o.cfg.PromptFile, o.account.envFile)...)
+	return keepsApart("output-file", o.outputFile, append(o.account.Sources.Files, o.cfg.PromptFile, o.account.Keys.File)...)
 }
 
 // prepare finds out whose limits are searched for, and what it may cost. Nothing is sent.
 func (f *search) prepare() error {
-	p, err := f.accounts.of(f.o.account.model)
+	p, err := f.accounts.Of(f.o.account.Model)
 	if err != nil {
 		return err
 	}
@@ -190,11 +191,11 @@ func (f *search) prepare() error {
 		return err
 	}
 	c := &f.o.cfg
-	c.Provider, c.Base = p, f.accounts.transport
-	c.Target = provider.Target{BaseURL: f.o.account.baseURL, Model: f.o.account.model, Header: f.accounts.headers}
-	if note := f.accounts.room.note(c.MaxWorkers); note != "" { // each worker is an open file
+	c.Provider, c.Base = p, f.accounts.Transport()
+	c.Target = provider.Target{BaseURL: f.o.account.BaseURL, Model: f.o.account.Model, Header: f.accounts.Header}
+	if note := f.accounts.RoomNote(c.MaxWorkers); note != "" { // each worker is an open file
 		f.s.Errorf("sluice: %s\n", note)
-		c.MaxWorkers = f.accounts.room.calls
+		c.MaxWorkers = f.accounts.Room
 	}
 	if !f.o.dryRun {
 		if c.Target.Key, err = f.accounts.Key(p); err != nil {
@@ -214,7 +215,7 @@ func (f *search) prepare() error {
 		estimate = find.EstimateSweep
 	}
 	if f.forecast, err = estimate(*c); err != nil {
-		return wrongField(err)
+		return err
 	}
 	return nil
 }
@@ -222,17 +223,17 @@ func (f *search) prepare() error {
 // limits takes in the configured limits of an account at p.
 func (f *search) limits(p provider.Provider) error {
 	var c sluice.Config
-	if err := f.accounts.settings.Apply(&c, p, f.o.account.model, f.accounts.limits); err != nil {
+	if err := f.accounts.ApplyLimits(&c, p, ""); err != nil {
 		return err
 	}
 	f.o.cfg.Told = c.Limits.PerMinute() // what else a file says was found by an earlier search
-	f.accounts.explainLimits(f.s, f.o.verbose)
+	explainSettings(f.s, f.accounts.Settings, f.o.verbose)
 	return nil
 }
 
 // readPrompt returns what stands in a file.
 func readPrompt(name string) (string, error) {
-	b, err := readNamed(name, 16)
+	b, err := regular.Read(name, 16)
 	prompt := strings.TrimSpace(string(b))
 	if err == nil && prompt == "" {
 		err = fmt.Errorf("%s is empty", name)
@@ -246,14 +247,14 @@ func readPrompt(name string) (string, error) {
 // prices finds out what tokens cost, and refuses a bound on what is not known.
 func (f *search) prices(p provider.Provider) error {
 	c := &f.o.cfg.Budget
-	if known := f.accounts.Price(p, f.o.account.model); known != nil {
+	if known := f.accounts.Price(p, f.o.account.Model); known != nil {
 		rate := known.Standard()
 		c.PriceIn, c.PriceOut = &rate.Input, &rate.Output
 	}
 	if told := f.o.price.rate; told != nil {
 		c.PriceIn, c.PriceOut = &told.Input, &told.Output
 	}
-	if !f.o.flags.Changed("max-cost") {
+	if !f.o.cmd.Flags().Changed("max-cost") {
 		return nil
 	}
 	if c.PriceIn == nil || c.PriceOut == nil {
@@ -261,19 +262,6 @@ func (f *search) prices(p provider.Provider) error {
 	}
 	c.MaxCost = &f.o.maxCost
 	return nil
-}
-
-// wrongField names the flag whose value the search refuses.
-func wrongField(err error) error {
-	wrong, ok := errors.AsType[*find.FieldError](err)
-	if !ok {
-		return err
-	}
-	flags := map[string]string{
-		"Target.Model": "model", "Target": "base-url", "MaxWorkers": "max-workers", "MinOutputTokens": "min-output-tokens",
-		"Timeout": "timeout", "MaxCost": "max-cost", "PriceIn": "price-in", "PriceOut": "price-out",
-	}
-	return fault.New(fault.Value, fmt.Errorf("--%s: %w", cmp.Or(flags[wrong.Field], wrong.Field), wrong.Err), "see sluice find --help")
 }
 
 // openFile finds out whether what is found can be written down, before anything is spent on it.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"syscall"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/fault"
@@ -118,10 +117,10 @@ func (f *search) write(document any) error {
 	return err
 }
 
-// searchAgain ends hints of ending.
+// searchAgain ends hints.
 const searchAgain = "then run the same command again"
 
-// ending returns the error of a search with its exit code and a hint; nil for none.
+// ending returns the error of a search; nil for none.
 func (f *search) ending(err error) *fault.Error {
 	if err == nil {
 		return nil
@@ -130,7 +129,7 @@ func (f *search) ending(err error) *fault.Error {
 	refused, said := errors.AsType[*provider.Error](err)
 	switch {
 	case fault.Is[*find.FieldError](err):
-		e, _ = errors.AsType[*fault.Error](wrongField(err))
+		nameFlag(f.o.cmd, e)
 	case errors.Is(err, find.ErrTokenBudget):
 		e.Code, e.Err = fault.Cap, fmt.Errorf("stopped by --token-budget %s: %w", prose.Group(f.forecast.TokenBudget), err)
 		e.Hint = cheaper
@@ -139,16 +138,14 @@ func (f *search) ending(err error) *fault.Error {
 		e.Hint = cheaper
 	case errors.Is(err, find.ErrDay):
 		e.Hint = "run the same command again tomorrow, so that other work can use the remaining requests of this day"
-	case errors.Is(err, context.Canceled):
-		e.Code, e.Err, e.Hint = fault.Interrupted, errors.New("interrupted"), "run the same command again to start a new search"
+	case e.Code == fault.Interrupted:
+		e.Hint = "run the same command again to start a new search"
 	case said:
 		explainRefused(e, refused, f)
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		e.Hint = "raise the limit of open files with ulimit -n 4096, or lower --max-workers, " + searchAgain
-	default:
-		e.Hint = "check the network and --base-url, " + searchAgain
+	case e.Code == fault.Failed:
+		e.Code = fault.Unreachable
 	}
-	return e
+	return e.Say("--concurrency", "--max-workers", sameCommand, "run the same command again")
 }
 
 // cheaper is the hint for a budget that is used up.
@@ -156,13 +153,13 @@ const cheaper = "raise --token-budget or --max-cost, or lower --max-workers"
 
 // explainRefused adds the reason why the provider does not respond, and a hint.
 func explainRefused(e *fault.Error, refused *provider.Error, f *search) {
+	e.Code = fault.Rejected
 	switch {
 	case refused.Kind == sluice.Auth:
-		e.Err = fmt.Errorf("the key was rejected: %w", e.Err)
-		e.Hint = f.accounts.check(refused) + ", " + searchAgain
+		e.Code, e.Err = fault.KeyRejected, fmt.Errorf("the key was rejected: %w", e.Err)
+		e.Hint = keyHint(f.accounts, refused) + ", " + searchAgain
 	case refused.Kind == sluice.QuotaExhausted:
-		e.Err = fmt.Errorf("the account's quota is spent: %w", e.Err)
-		e.Hint = "add credit or raise the spend limit, " + searchAgain
+		e.Code, e.Err = fault.Quota, fmt.Errorf("the account's quota is spent: %w", e.Err)
 	case refused.Status == http.StatusNotFound:
 		e.Hint = fmt.Sprintf("check --model and --base-url: %s has no model %s for this key", f.o.cfg.Provider.Name, f.o.cfg.Target.Model)
 	case refused.Kind == sluice.ContextLength:

@@ -24,6 +24,8 @@ type flag struct {
 	help    string // at most 60 characters
 	common  bool   // shown by -h, too
 	without string // flags that cannot be given beside it, separated by spaces
+	sets    string // fields of a library's Config, separated by spaces, whose errors are about this flag
+	fix     string // what to do about such an error; "": see --help
 }
 
 // flagGroup is the flags below one heading of --help.
@@ -38,6 +40,8 @@ const (
 	commonOf  = "common"
 	withoutOf = "without"
 	metavarOf = "metavar"
+	setsOf    = "sets"
+	fixOf     = "fix"
 )
 
 // define gives a command the flags of its table, and has it refuse flags that cannot be combined.
@@ -60,6 +64,9 @@ func define(cmd *cobra.Command, groups ...flagGroup) {
 			}
 			if row.metavar != "" {
 				f.Annotations[metavarOf] = []string{row.metavar} // also of a value with a kind of its own
+			}
+			if row.sets != "" {
+				f.Annotations[setsOf], f.Annotations[fixOf] = strings.Fields(row.sets), []string{row.fix}
 			}
 			row.complete(cmd, name)
 		}

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/fault"
@@ -18,10 +19,10 @@ type limitFlags struct {
 // flags returns the flags of the limits, with how a limit is found if it is not configured.
 func (f *limitFlags) flags(otherwise string) []flag {
 	return []flag{
-		{name: limits.Requests.String(), field: countFrom(f.limits.At(limits.Requests), 1), metavar: "N", help: "Limit requests per minute (default: " + otherwise + ")", common: true},
-		{name: limits.Tokens.String(), field: countFrom(f.limits.At(limits.Tokens), 1), metavar: "N", help: "Limit tokens per minute (default: " + otherwise + ")", common: true},
-		{name: limits.Concurrency.String(), field: countFrom(f.limits.At(limits.Concurrency), 1), metavar: "N", help: "Limit requests in flight (default: " + otherwise + ")", common: true},
-		{name: rateLimitFlag, field: f.others(), metavar: "NAME=N", help: "Set another limit, such as rpd=10000; repeatable"},
+		{name: limits.Requests.String(), field: countFrom(f.limits.At(limits.Requests), 1), metavar: "N", help: "Limit requests per minute (default: " + otherwise + ")", common: true, sets: "Limits." + limits.Requests.Field()},
+		{name: limits.Tokens.String(), field: countFrom(f.limits.At(limits.Tokens), 1), metavar: "N", help: "Limit tokens per minute (default: " + otherwise + ")", common: true, sets: "Limits." + limits.Tokens.Field()},
+		{name: limits.Concurrency.String(), field: countFrom(f.limits.At(limits.Concurrency), 1), metavar: "N", help: "Limit requests in flight (default: " + otherwise + ")", common: true, sets: "Limits." + limits.Concurrency.Field()},
+		{name: rateLimitFlag, field: f.others(), metavar: "NAME=N", help: "Set another limit, such as rpd=10000; repeatable", sets: otherFields()},
 	}
 }
 
@@ -40,6 +41,17 @@ func (f *limitFlags) others() *namedValues {
 	}
 	p.rows = append(p.rows, flag{name: "burst", field: durationFrom(&f.limits.Burst, 1)})
 	return &p
+}
+
+// otherFields returns the fields of plan.Limits that --rate-limit sets.
+func otherFields() string {
+	fields := []string{"Limits.Burst"}
+	for d := range new(sluice.Limits).All() {
+		if !slices.Contains(limitNames(), d.String()) {
+			fields = append(fields, "Limits."+d.Field())
+		}
+	}
+	return strings.Join(fields, " ")
 }
 
 // limitNames are the names of the flags.

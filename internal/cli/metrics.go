@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/telemetry"
@@ -68,7 +69,7 @@ type watch struct {
 
 	mu       sync.Mutex
 	look     func() sluice.Snapshot // nil: not there yet
-	accounts *accounts              // nil: not there, or not yet
+	accounts *account.Accounts      // nil: not there, or not yet
 }
 
 // open begins to tell what the flags and the environment ask for, and more beside the metrics. A gateway calls serve itself.
@@ -136,7 +137,7 @@ func (w *watch) observers() []sluice.Observer {
 	if w.metrics != nil {
 		os = append(os, sluice.ObserverFunc(func(e sluice.Event) {
 			if a := w.present(); a != nil {
-				e.Lane = a.laneLabel(e.Account, e.Lane)
+				e.Lane = a.LaneLabel(e.Account, e.Lane)
 			}
 			w.metrics.Observe(e)
 		}))
@@ -144,7 +145,7 @@ func (w *watch) observers() []sluice.Observer {
 	if w.otel != nil {
 		os = append(os, sluice.ObserverFunc(func(e sluice.Event) { // whose lanes are models: upstreams are told apart by their addresses
 			if a := w.present(); a != nil {
-				e.Lane = a.boundLane(e.Account, e.Lane)
+				e.Lane = a.BoundLane(e.Account, e.Lane)
 			}
 			w.otel.Observe(e)
 		}))
@@ -153,14 +154,14 @@ func (w *watch) observers() []sluice.Observer {
 }
 
 // present are the accounts of the settings that hold now; nil: there are none.
-func (w *watch) present() *accounts {
+func (w *watch) present() *account.Accounts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.accounts
 }
 
 // of has the watch ask the run's accounts how they stand.
-func (w *watch) of(a *accounts) {
+func (w *watch) of(a *account.Accounts) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.look, w.accounts = a.Snapshot, a

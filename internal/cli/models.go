@@ -76,9 +76,7 @@ func printModels(s *term.Streams, pattern string, asJSON bool) error {
 			price(r.CachedInput), price(r.CacheWrite)+"/"+price(r.CacheWriteHour), rate(r.Batch), rate(r.Flex), rate(r.Priority),
 			size(r.MaxInput), size(r.MaxOutput), source)
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
+	w.Flush()
 	_, err := s.Out.Write([]byte(b.String()))
 	return err
 }

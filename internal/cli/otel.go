@@ -5,7 +5,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/internal/version"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -18,13 +22,16 @@ func (w *watch) openOTel(ctx context.Context) {
 	for _, secret := range telemetry.OTelSecrets() {
 		w.s.Hide(secret)
 	}
-	o, err := telemetry.NewOTel(ctx, telemetry.OTelConfig{Version: buildVersion().Version, Service: w.service, Warn: w.s.Warn})
+	o, err := telemetry.NewOTel(ctx, telemetry.OTelConfig{Version: version.Read().Version, Service: w.service, Warn: w.s.Warn})
 	if err != nil {
 		w.s.Errorf("sluice: warning: OpenTelemetry export is off: %s\n", err)
 		w.s.Errorf("hint: correct the variable, or set OTEL_SDK_DISABLED=true\n")
 		return
 	}
-	w.otel = o
+	if w.otel = o; o != nil {
+		otel.SetLogger(logr.Discard())
+		otel.SetErrorHandler(otel.ErrorHandlerFunc(o.Warn))
+	}
 }
 
 // closeOTel sends what is left.
@@ -43,9 +50,9 @@ func (w *watch) service(account, lane string) telemetry.Service {
 	a := w.present()
 	var p provider.Provider
 	if a != nil {
-		p, _ = a.of(lane) // without a name, where nobody knows
-		if base, _, ok := strings.Cut(account, "#"); ok && a.flags.provider == "" {
-			for _, known := range a.settings.registry.All() {
+		p, _ = a.Of(lane) // without a name, where nobody knows
+		if base, _, ok := strings.Cut(account, "#"); ok && (a.Config.Provider == "" || a.Upstreams() != nil) {
+			for _, known := range a.Settings.Registry.All() {
 				if known.BaseURL == base {
 					p = known
 				}

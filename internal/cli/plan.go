@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
@@ -26,7 +27,7 @@ type planOptions struct {
 
 	provider string
 	model    string
-	settings settingsFlags
+	settings account.Sources
 	limits   limitFlags
 	stated   plan.Workload // the calls, without those of a file
 	workload string
@@ -39,7 +40,7 @@ type planOptions struct {
 	foresee  foreseeFlags
 
 	told  sluice.Limits // by flags
-	kept  *settings
+	kept  *account.Settings
 	input workloadFile
 
 	published *config.Limits // nil: none were read
@@ -82,19 +83,19 @@ func (o *planOptions) table() []flagGroup {
 		{"Limits", append([]flag{
 			{name: "provider", field: &o.provider, metavar: "NAME", help: "Use this provider (default: recognized from the model)", common: true},
 			{name: "model", field: &o.model, metavar: "MODEL", help: "Use the limits and prices of this model", common: true},
-			{name: "tier", field: &o.settings.tier, metavar: "NAME", help: "Use the published limits of this account tier", common: true},
-			o.settings.configFlag(),
+			{name: "tier", field: &o.settings.Tier, metavar: "NAME", help: "Use the published limits of this account tier", common: true},
+			configFlag(&o.settings),
 			{name: "list", field: &o.list, help: "List the published limits and exit", common: true},
 		}, o.limits.flags("as published")...)},
 		{"Workload", []flag{
-			{name: "requests", field: countFrom(&o.stated.Requests, 1), help: "Plan N requests (default: all requests of --workload)", common: true},
+			{name: "requests", field: countFrom(&o.stated.Requests, 1), help: "Plan N requests (default: all requests of --workload)", common: true, sets: "Workload.Requests"},
 			{name: "workload", field: &o.workload, metavar: "FILE", help: "Plan the requests in this input file of sluice run"},
-			{name: "latency", field: durationFrom(&o.stated.Latency, 1), help: "Set the mean duration of a request (default: 2s)"},
-			{name: "input-tokens", field: countFrom(&o.stated.InputTokens, 1), help: "Set the mean input tokens per request (default: 1500)", without: "workload"},
-			{name: "output-tokens", field: &o.stated.OutputTokens, metavar: "N", help: "Set the mean output tokens per request (default: 500)"},
-			{name: "max-tokens", field: countFrom(&o.stated.MaxTokens, 1), help: "Set max_tokens of the requests"},
-			{name: "safety", field: shareOf(o.shape.Safety), help: "Let workers use this share of the limits"},
-			{name: "processes", field: countFrom(&o.shape.Processes, 1), help: "Share the limits among N processes"},
+			{name: "latency", field: durationFrom(&o.stated.Latency, 1), help: "Set the mean duration of a request (default: 2s)", sets: "Workload.Latency"},
+			{name: "input-tokens", field: countFrom(&o.stated.InputTokens, 1), help: "Set the mean input tokens per request (default: 1500)", without: "workload", sets: "Workload.InputTokens"},
+			{name: "output-tokens", field: &o.stated.OutputTokens, metavar: "N", help: "Set the mean output tokens per request (default: 500)", sets: "Workload.OutputTokens"},
+			{name: "max-tokens", field: countFrom(&o.stated.MaxTokens, 1), help: "Set max_tokens of the requests", sets: "Workload.MaxTokens"},
+			{name: "safety", field: shareOf(o.shape.Safety), help: "Let workers use this share of the limits", sets: "Options.Safety"},
+			{name: "processes", field: countFrom(&o.shape.Processes, 1), help: "Share the limits among N processes", sets: "Options.Processes"},
 		}},
 		{"Cost and time", []flag{
 			o.price.flag(),
@@ -111,7 +112,7 @@ func runPlan(ctx context.Context, s *term.Streams, o *planOptions) error {
 	if err := o.open(); err != nil {
 		return err
 	}
-	registry := o.kept.registry
+	registry := o.kept.Registry
 	if o.list {
 		return listRegistry(s, registry, o.provider, o.model, o.asJSON)
 	}
@@ -147,9 +148,7 @@ func (o *planOptions) read(s *term.Streams, registry *provider.Registry) (provid
 func (o *planOptions) answer(ctx context.Context, s *term.Streams, registry *provider.Registry, account provider.Provider) error {
 	model := cmp.Or(o.model, o.input.model)
 	j, err := o.subjectOf(registry, account, model)
-	for _, doubt := range o.kept.doubts {
-		s.Errorf("sluice: warning: %s\n", doubt)
-	}
+	explainSettings(s, o.kept, false)
 	if err != nil {
 		return err
 	}
@@ -189,7 +188,7 @@ func (o *planOptions) warn(s *term.Streams, r *provider.Registry, account provid
 
 // open reads what is written down.
 func (o *planOptions) open() (err error) {
-	if o.kept, err = o.settings.open(); err != nil {
+	if o.kept, err = o.settings.Open(); err != nil {
 		return err
 	}
 	if o.shape.Deadline = o.deadline.after; !o.deadline.at.IsZero() {
@@ -202,7 +201,7 @@ func (o *planOptions) open() (err error) {
 // adopt takes provider and model from the file of limits. Limits that nobody asked for are used where they fit, but do not
 // say whom the plan is for, if anything else does.
 func (o *planOptions) adopt() {
-	if l := o.kept.file.Limits; l != nil {
+	if l := o.kept.File.Limits; l != nil {
 		o.provider, o.model = cmp.Or(o.provider, l.Provider), cmp.Or(o.model, l.Model)
 	}
 }
@@ -271,31 +270,17 @@ func (o *planOptions) check() error {
 	return o.foresee.check(o)
 }
 
-// planError names the flag whose value the plan refuses.
+// planError returns an error of the plan, which is about the workload file if this has the request.
 func (o *planOptions) planError(err error) error {
 	wrong, ok := errors.AsType[*plan.FieldError](err)
-	if !ok {
-		return err
-	}
-	if errors.Is(err, plan.ErrNoLimits) {
-		return fault.New(fault.Limits, wrong.Err, "set a limit with --rpm, --tpm or --concurrency")
-	}
-	flags := map[string]string{
-		"Limits.Burst":      "rate-limit burst",
-		"Workload.Requests": "requests", "Workload.Latency": "latency", "Workload.InputTokens": "input-tokens",
-		"Workload.OutputTokens": "output-tokens", "Workload.MaxTokens": "max-tokens",
-		"Options.Safety": "safety", "Options.Processes": "processes", "Options.PriceIn": "price", "Options.PriceOut": "price",
-	}
-	for d := range o.limits.limits.All() {
-		flags["Limits."+d.Field()] = strings.TrimPrefix(limitFlag(d), "--")
-	}
-	name := wrong.Field
 	var call int
-	if n, _ := fmt.Sscanf(name, "Workload.Calls[%d]", &call); n == 1 && o.workload != "" {
-		return fault.New(fault.Input, fmt.Errorf("%s: request %d of %s: %w", o.workload, call+1, cmp.Or(o.model, o.input.model), wrong.Err), "correct the request")
+	switch {
+	case ok && errors.Is(err, plan.ErrNoLimits):
+		return fault.New(fault.Limits, wrong.Err, "set a limit with --rpm, --tpm or --concurrency")
+	case ok && o.workload != "":
+		if n, _ := fmt.Sscanf(wrong.Field, "Workload.Calls[%d]", &call); n == 1 {
+			return fault.New(fault.Input, fmt.Errorf("%s: request %d of %s: %w", o.workload, call+1, cmp.Or(o.model, o.input.model), wrong.Err), "correct the request")
+		}
 	}
-	if flag, ok := flags[wrong.Field]; ok {
-		name = "--" + flag
-	}
-	return fault.New(fault.Value, fmt.Errorf("%s: %w", name, wrong.Err), "see sluice plan --help")
+	return err
 }

@@ -51,7 +51,7 @@ func (f *foreseeFlags) check(o *planOptions) error {
 	if err := checkSVG(f.plot); err != nil {
 		return err
 	}
-	return keepsApart("plot", f.plot, append(o.settings.config, o.workload)...)
+	return keepsApart("plot", f.plot, append(o.settings.Files, o.workload)...)
 }
 
 // foreseeRun foresees the run, and draws it.

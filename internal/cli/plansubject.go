@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/term"
@@ -81,10 +82,10 @@ func (j *subject) overlay(told sluice.Limits, written ...*config.Limits) {
 			l.Burst, j.limits.Burst = time.Duration(layer.Burst), layer.Burst
 		}
 		ceilings, beliefs := layer.Split()
-		j.told, j.start = over(ceilings, j.told), over(beliefs, j.start)
+		j.told, j.start = account.Over(ceilings, j.told), account.Over(beliefs, j.start)
 	}
-	*l, j.told = over(told, *l), over(told, j.told) // to the last digit, which a float64 may lack
-	j.start = without(j.start, j.told)
+	*l, j.told = account.Over(told, *l), account.Over(told, j.told) // to the last digit, which a float64 may lack
+	j.start = account.Without(j.start, j.told)
 	j.dropSeen()
 }
 
@@ -128,24 +129,21 @@ func toldAny(file *config.Limits, told sluice.Limits) bool {
 func (o *planOptions) accountOf(r *provider.Registry, model string) (provider.Provider, error) {
 	name := o.provider
 	if name == "" {
-		account, ok := r.Recognise(model)
-		if !ok {
-			return provider.Provider{}, nil
-		}
-		return account, nil
+		p, _ := r.Recognise(model)
+		return p, nil
 	}
-	account, ok := r.Lookup(name)
+	p, ok := r.Lookup(name)
 	if !ok {
-		return account, unknownProvider(r, name)
+		return p, account.UnknownProvider(r, name)
 	}
-	return account, nil
+	return p, nil
 }
 
 // subjectOf finds the limits to plan with: the tier's, over them the file's and the flags'.
 func (o *planOptions) subjectOf(r *provider.Registry, account provider.Provider, model string) (subject, error) {
-	tier := o.settings.tier
+	tier := o.settings.Tier
 	j := subject{account: account, model: model}
-	written, err := o.kept.limitsFor(account, model)
+	written, _, err := o.kept.LimitsFor(account, "", model)
 	if err != nil {
 		return j, err
 	}
@@ -174,14 +172,14 @@ func (o *planOptions) priceOf(s *term.Streams, t *provider.Tier, p provider.Prov
 	if t.PriceIn != nil || t.PriceOut != nil || model == "" {
 		return
 	}
-	price, doubtful := o.kept.price(nil, p, model)
+	price, doubt := o.kept.Price(nil, p, model)
 	if price == nil {
 		return
 	}
 	rate := price.Standard()
 	t.PriceIn, t.PriceOut = &rate.Input, &rate.Output
-	if doubtful {
-		s.Errorf(doubtfulPrice+"\n", model, p.Name)
+	if doubt != "" {
+		s.Errorf("sluice: warning: %s\n", doubt)
 	}
 }
 

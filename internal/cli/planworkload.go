@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
@@ -27,9 +28,9 @@ type workloadFile struct {
 const mostNames = 20
 
 // readWorkload reads the lines that a run would send.
-func (o *planOptions) readWorkload(s *term.Streams, account provider.Provider) (workloadFile, error) {
+func (o *planOptions) readWorkload(s *term.Streams, p provider.Provider) (workloadFile, error) {
 	cfg := batch.Config{
-		Input: o.workload, Stdin: s.In, Registry: o.kept.registry, Provider: account, Model: o.model, MaxTokens: o.stated.MaxTokens,
+		Input: o.workload, Stdin: s.In, Registry: o.kept.Registry, Provider: p, Model: o.model, MaxTokens: o.stated.MaxTokens,
 		BaseURL: "http://nowhere.invalid/v1", // nothing is sent: a model may be of a server that is not known here
 	}
 	models := make(map[string]*modelCalls)
@@ -42,7 +43,7 @@ func (o *planOptions) readWorkload(s *term.Streams, account provider.Provider) (
 			return &batch.InputError{Path: o.workload, Line: r.Line,
 				Problem: fmt.Sprintf("%s tokens exceed the maximum of %s", prose.Group(longest), prose.Group(plan.LargestCall))}
 		}
-		key := modelKey(r.Model)
+		key := account.ModelKey(r.Model)
 		if models[key] == nil {
 			models[key] = &modelCalls{name: r.Model}
 		}
@@ -61,16 +62,13 @@ type modelCalls struct {
 	calls []plan.Call
 }
 
-// modelKey is the same for names for which sameModel is true.
-func modelKey(model string) string { return strings.ToLower(family(model)) }
-
 // choose takes the calls of --model, or of the only one.
 func (o *planOptions) choose(models map[string]*modelCalls) (workloadFile, error) {
 	if len(models) == 0 {
 		return workloadFile{}, fault.New(fault.Input, fmt.Errorf("%s has no requests", o.workload), "name a file with a request on each line")
 	}
 	sorted := slices.SortedFunc(maps.Values(models), func(a, b *modelCalls) int { return cmp.Compare(a.name, b.name) })
-	chosen := models[modelKey(o.model)]
+	chosen := models[account.ModelKey(o.model)]
 	if o.model == "" && len(sorted) == 1 {
 		chosen = sorted[0]
 	}

@@ -6,138 +6,34 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"text/tabwriter"
-	"time"
 
-	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
-	"github.com/sluice-llm/sluice/internal/wake"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
-const (
-	readEvery  = 10 * time.Minute // interval in which published limits are read
-	readWithin = 5 * time.Second  // maximum time of one read, for which a run may wait at its start
-)
-
-// errNoAdminKey is the error if no variable holds an admin key.
-var errNoAdminKey = errors.New("no admin key")
-
-// limitsReader reads the limits that a provider publishes of one account.
-type limitsReader struct {
-	api       provider.LimitsAPI
-	key, part string
-	base      http.RoundTripper
-}
-
-// newLimitsReader returns what reads the limits of the account at p and baseURL. hide keeps the admin key out of all that is printed.
-func newLimitsReader(p provider.Provider, baseURL string, f *accountFlags, hide func(secret string)) (*limitsReader, error) {
-	api, err := provider.LimitsAPIOf(p, baseURL)
-	if err != nil {
-		return nil, err
-	}
-	key, err := lookupKey(api.KeyEnv, f.envFile)
-	switch {
-	case err != nil:
-		return nil, err
-	case key == "":
-		return nil, fmt.Errorf("%w: %s is not set", errNoAdminKey, api.KeyEnv)
-	case strings.ContainsFunc(key, notInKey):
-		return nil, fmt.Errorf("the key in %s contains invalid characters", api.KeyEnv)
-	}
-	hide(key)
-	part, err := lookupKey(api.PartEnv, f.envFile)
-	if err != nil {
-		return nil, err
-	}
-	return &limitsReader{api, key, part, newTransport(0)}, nil // not that of model requests, which may use all of its connections
-}
-
-// read reads the limits once.
-func (r *limitsReader) read(ctx context.Context) (*provider.AccountLimits, error) {
-	ctx, cancel := context.WithTimeout(ctx, readWithin)
-	defer cancel()
-	found, err := r.api.Read(ctx, r.base, r.key, r.part)
-	if failed, ok := errors.AsType[*sluice.CallError](err); ok && (failed.Kind == sluice.Auth || failed.Kind == sluice.Rejected) {
-		err = fmt.Errorf("%w (the key in %s must be an admin key that may read limits)", err, r.api.KeyEnv)
-	}
-	return found, err
-}
-
-// follow has a Scheduler keep to the published limits: it reads them now, and every 10 minutes until end is called. It warns once if it cannot.
-func (r *limitsReader) follow(s *sluice.Scheduler, warn func(error)) (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	warned := false
-	update := func() {
-		found, err := r.read(ctx)
-		if err == nil {
-			err = s.SetPublished(found.ByModel())
-		}
-		if err != nil && !warned && ctx.Err() == nil && !errors.Is(err, sluice.ErrClosed) {
-			warned = true
-			warn(err)
-		}
-	}
-	update()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for wake.In(ctx, readEvery, nil) == nil {
-			update()
-		}
-	})
-	return func() {
-		cancel()
-		wg.Wait()
-		if t, ok := r.base.(interface{ CloseIdleConnections() }); ok {
-			t.CloseIdleConnections()
-		}
-	}
-}
-
-// unpublished is the warning about published limits that cannot be read. The run goes on without them.
-const unpublished = "sluice: warning: published limits of %s are not used: %s\n"
-
-// publish has the Scheduler of an account at p keep to the limits that the provider publishes, if there is an admin key.
-func (a *accounts) publish(s *sluice.Scheduler, p provider.Provider, baseURL string) {
-	if _, err := provider.LimitsAPIOf(p, baseURL); err != nil || a.dry {
-		return
-	}
-	own, err := newLimitsReader(p, baseURL, a.flags, a.hide)
-	warn := func(err error) { a.warn(unpublished, p.Name, err) }
-	switch {
-	case err == nil:
-		end := own.follow(s, warn)
-		a.mu.Lock()
-		a.ends = append(a.ends, func() error { end(); return nil })
-		a.mu.Unlock()
-	case !errors.Is(err, errNoAdminKey):
-		warn(err)
-	}
-}
-
 // readPublished reads the limits that the provider publishes for the model; nil if there are none. A tier that is named precedes them.
 func (o *planOptions) readPublished(ctx context.Context, s *term.Streams, p provider.Provider, model string) *config.Limits {
-	if _, err := provider.LimitsAPIOf(p, ""); err != nil || o.settings.tier != "" {
+	if _, err := provider.LimitsAPIOf(p, ""); err != nil || o.settings.Tier != "" {
 		return nil
 	}
-	own, err := newLimitsReader(p, "", &accountFlags{}, s.Hide)
-	if errors.Is(err, errNoAdminKey) {
+	own, err := account.NewLimitsReader(p, "", account.KeySource{}, s.Hide)
+	if errors.Is(err, account.ErrNoAdminKey) {
 		return nil
 	}
 	var found *provider.AccountLimits
 	if err == nil {
-		found, err = own.read(ctx)
+		found, err = own.Read(ctx)
 	}
 	if err != nil {
-		s.Errorf(unpublished, p.Name, err)
+		s.Errorf("sluice: warning: %s\n", account.Unpublished(p, err))
 		return nil
 	}
 	stated, ok := found.ByModel()[model]
@@ -155,24 +51,24 @@ func (o *planOptions) readPublished(ctx context.Context, s *term.Streams, p prov
 
 // fromProvider prints the limits that the provider publishes, of one model or all.
 func (o *findOptions) fromProvider(ctx context.Context, s *term.Streams) (err error) {
-	accounts, err := o.account.open(sluice.Config{}, s)
+	accounts, err := o.account.open(s)
 	if err != nil {
 		return err
 	}
 	defer func() { err = cmp.Or(err, accounts.Close()) }()
-	p, err := accounts.of(o.account.model)
+	p, err := accounts.Of(o.account.Model)
 	if err != nil {
 		return err
 	}
-	own, err := newLimitsReader(p, o.account.baseURL, &o.account, accounts.hide)
+	own, err := account.NewLimitsReader(p, o.account.BaseURL, o.account.Keys, s.Hide)
 	if err != nil {
 		return fault.New(fault.Key, err, "export an admin key in ANTHROPIC_ADMIN_KEY or OPENAI_ADMIN_KEY")
 	}
-	found, err := own.read(ctx)
+	found, err := own.Read(ctx)
 	if err != nil {
 		return &fault.Error{Code: fault.Rejected, Err: fmt.Errorf("limits of %s: %w", p.Name, err)}
 	}
-	if model := o.account.model; model != "" {
+	if model := o.account.Model; model != "" {
 		found.Groups = slices.DeleteFunc(found.Groups, func(g provider.LimitGroup) bool { return !slices.Contains(g.Models, model) })
 		if len(found.Groups) == 0 {
 			return &fault.Error{Code: fault.Rejected, Err: fmt.Errorf("%s publishes no limits of %s for this account", p.Name, model)}

@@ -19,7 +19,7 @@ import (
 func TestReferenceOfCommands(t *testing.T) {
 	var b strings.Builder
 	root := newRoot(term.New(nil, strings.NewReader(""), &b, &b))
-	b.WriteString("# Commands\n\nThis page lists all commands and flags. `sluice COMMAND --help` prints the same text.\n")
+	b.WriteString("# Commands\n\nThis page lists all commands and flags. `sluice COMMAND --help` also prints examples.\n")
 	var commands []*cobra.Command
 	for _, group := range root.Groups() {
 		for _, cmd := range root.Commands() {
@@ -42,9 +42,6 @@ func TestReferenceOfCommands(t *testing.T) {
 // reference writes the section of a command.
 func reference(b *strings.Builder, cmd *cobra.Command) {
 	fmt.Fprintf(b, "\n## %s\n\n%s\n\nUsage: `%s`\n", cmd.CommandPath(), cmp.Or(cmd.Long, cmd.Short), cmd.UseLine())
-	if cmd.HasExample() {
-		fmt.Fprintf(b, "\n```text\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(cmd.Example, "  "), "\n  ", "\n"))
-	}
 	group := ""
 	var rows strings.Builder
 	w := tabwriter.NewWriter(&rows, 0, 0, 2, ' ', 0)

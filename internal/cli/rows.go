@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/fault"
+	"github.com/sluice-llm/sluice/internal/regular"
 )
 
 // rowFlags say which items of the input run, and how prompts are made of them.
@@ -25,7 +26,7 @@ func (f *rowFlags) fill(cfg *batch.Config) error {
 	if f.template == "" {
 		return nil
 	}
-	text, err := readNamed(f.template, mostTemplate)
+	text, err := regular.Read(f.template, mostTemplate)
 	switch {
 	case err != nil:
 		return fault.New(fault.File, fmt.Errorf("--template: %w", err), "name a file with a template, such as: Answer in one word: {{.question}}")

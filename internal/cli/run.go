@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/internal/runinfo"
@@ -100,21 +101,25 @@ func (o *runOptions) table() []flagGroup {
 	target[3].without = elsewhere
 	return []flagGroup{
 		{"Results", []flag{
-			{name: "output,o", field: &o.output, metavar: "FILE", help: "Write results to this file, or resume from it (required)", common: true},
+			{name: "output,o", field: &o.output, metavar: "FILE", help: "Write results to this file, or resume from it (required)", common: true,
+				sets: "Output", fix: "use another file with -o"},
 			o.redo.flag("failed,changed,lost,none"),
 			{name: "max-items", field: countFrom(&o.rows.limit, 1), metavar: "N", help: "Stop after the first N items of the input", common: true},
-			{name: "cache", field: &o.cache, metavar: "DIR", help: "Send equal requests once; cache successful results in DIR"},
+			{name: "cache", field: &o.cache, metavar: "DIR", help: "Send equal requests once; cache successful results in DIR",
+				sets: "Cache", fix: "set --cache to a directory that you can write to"},
 			fsyncFlag(&o.fsync),
 		}},
-		{"Requests", slices.Concat(target, caller(o.account.fileFlagAs("env-file"), o.account.headerFlag()), []flag{
+		{"Requests", slices.Concat(target, caller(o.account.keyFile("env-file"), o.account.headerFlag()), []flag{
 			{name: "system", field: &o.system, metavar: "TEXT|@FILE", help: "Set the system prompt of items that are prompts"},
 			{name: "max-tokens", field: &o.maxTokens, metavar: "N", help: "Limit output tokens of items that are prompts"},
-			{name: "set", field: &o.set, metavar: "NAME=JSON", help: "Set a field of items that are prompts; repeatable"},
-			{name: "template", field: &o.rows.template, metavar: "FILE", help: "Make the prompt of each row from a template with {{.field}}"},
+			{name: "set", field: &o.set, metavar: "NAME=JSON", help: "Set a field of items that are prompts; repeatable",
+				sets: "Set", fix: `write --set temperature=0.2 or --set 'user="me"'`},
+			{name: "template", field: &o.rows.template, metavar: "FILE", help: "Make the prompt of each row from a template with {{.field}}",
+				sets: "Template", fix: "correct the template, for example {{.question}} for the field question"},
 			{name: "timeout", field: &o.timeout, metavar: "DURATION", help: "Limit an attempt's time (default: 10 × p99 latency, min 30s)"},
 			attemptsFlag(&o.attempts),
 		}, o.checks.flags())},
-		{"Limits", slices.Concat([]flag{o.account.settings.configFlag()}, caller(o.account.limits.flags("learned")...), []flag{
+		{"Limits", slices.Concat([]flag{configFlag(&o.account.Sources)}, caller(o.account.limits.flags("learned")...), []flag{
 			{name: "ignore-pause", field: &o.ignore, help: "Ignore limits and pauses learned by earlier runs"},
 			o.shared.flag(),
 			{name: "distribute", field: &o.workers, help: "Let workers at --redis send the requests", without: "dry-run batch"},
@@ -190,7 +195,7 @@ func (o *runOptions) config() (batch.Config, error) {
 		return cfg, err
 	}
 	cfg = batch.Config{
-		Input: o.input, Output: o.output, BaseURL: o.account.baseURL, Timeout: o.timeout, Model: o.account.model,
+		Input: o.input, Output: o.output, Timeout: o.timeout, Model: o.account.Model,
 		MaxTokens: o.maxTokens, RetryFailed: o.redo.has("failed"), Changed: o.redo.changed(),
 		Cache: o.cache,
 	}
@@ -212,7 +217,9 @@ func (o *runOptions) config() (batch.Config, error) {
 type batchRun struct {
 	s         *term.Streams
 	o         *runOptions
-	accounts  *accounts
+	accounts  *account.Accounts
+	upstreams runinfo.UpstreamCounts
+	shared    *account.Shared // nil: limits are not shared
 	batch     *batch.Batch
 	pending   int // parts that earlier runs left
 	pauses    *work.Pauses
@@ -241,19 +248,22 @@ func newBatchRun(s *term.Streams, o *runOptions) *batchRun {
 }
 
 // openAccounts makes ready where calls go.
-func (r *batchRun) openAccounts(shared *shared) (err error) {
+func (r *batchRun) openAccounts(shared *account.Shared) (err error) {
 	o := r.o
-	if r.accounts, err = o.account.open(sluice.Config{Attempts: o.attempts, Observer: &r.observers, IgnorePauses: o.ignore}, r.s); err != nil {
+	o.account.Rate, o.account.Excluded = o.budget.price.rate, r.leftOut
+	o.account.Scheduler = sluice.Config{Attempts: o.attempts, Observer: &r.observers, IgnorePauses: o.ignore}
+	if r.accounts, err = o.account.open(r.s); err != nil {
 		return err
 	}
-	r.accounts.prices.told, r.accounts.shared = o.budget.price.rate, shared
+	r.shared = shared
+	r.accounts.Share(shared)
 	if o.workers {
-		return nil // who makes the calls has upstreams of their own
+		return nil // workers have upstreams of their own
 	}
-	if err := r.accounts.openUpstreams(o.attempts, r.leftOut); err != nil {
-		return errors.Join(err, r.accounts.Close())
+	if err = r.accounts.OpenUpstreams(); err == nil {
+		err = checkBatches(r.accounts, o)
 	}
-	if err := r.accounts.checkBatches(o); err != nil {
+	if err != nil {
 		return errors.Join(err, r.accounts.Close())
 	}
 	return nil
@@ -261,18 +271,11 @@ func (r *batchRun) openAccounts(shared *shared) (err error) {
 
 // complete adds to what the flags say of the batch what the run has made ready.
 func (r *batchRun) complete(cfg *batch.Config) {
-	a := r.accounts
+	r.accounts.Fill(cfg)
 	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.In, r.s.Logger(r.o.watch.verbose), r.pauses
-	cfg.Observer = &r.observers
-	cfg.Provider, cfg.ExtraHeader, cfg.Transport, cfg.Registry = a.provider, a.headers, a.transport, a.settings.registry
-	cfg.Key, cfg.Scheduler, cfg.Price = a.Key, a.Scheduler, a.Price
-	cfg.OnResult, cfg.Workers = r.result, a.room.calls
-	if a.upstreams != nil {
-		cfg.Upstreams = a.upstreams.Upstreams
-	}
+	cfg.Observer, cfg.OnResult = &r.observers, r.result
 	if cfg.Batches != nil {
-		to := &targets{accounts: a, known: make(map[string]begun)}
-		live := &forecast.Live{Models: func() map[string]int { return r.batch.Models() }, Place: to.place, MaxTokens: r.o.maxTokens}
+		live := &forecast.Live{Models: func() map[string]int { return r.batch.Models() }, Place: r.accounts.Place, MaxTokens: r.o.maxTokens}
 		cfg.Batches.LiveTime = live.Time
 	}
 }
@@ -283,7 +286,7 @@ func (r *batchRun) run(ctx context.Context) error {
 	defer abandon()
 	p := startProgress(r.s, r.o.watch.progress, r.status)
 	defer p.stop()
-	listener := signals.Listen(signals.Config{Reread: r.rereading(), Drain: func(os.Signal) {
+	listener := signals.Listen(signals.Config{Reread: rereading(r.s, r.accounts.Settings, r.accounts.Reread), Drain: func(os.Signal) {
 		r.batch.Drain()
 		p.drain()
 	}, Abandon: func(os.Signal) {
@@ -303,9 +306,7 @@ func (r *batchRun) run(ctx context.Context) error {
 
 // result takes in what came of an item.
 func (r *batchRun) result(res *work.Result) {
-	if ups := r.accounts.upstreams; ups != nil {
-		ups.counts.Observe(res)
-	}
+	r.upstreams.Observe(res)
 	r.failures.Observe(res)
 }
 
@@ -318,8 +319,8 @@ func (r *batchRun) conclude(rep batch.Report, outages map[string]time.Duration, 
 		sum.Batch = runinfo.NewBatches(&rep.Batches)
 	}
 	r.mu.Lock()
-	if ups := r.accounts.upstreams; ups != nil {
-		sum.Upstreams = ups.counts.Summarize(ups.Upstreams, r.lastErr)
+	if ups := r.accounts.Upstreams(); ups != nil {
+		sum.Upstreams = r.upstreams.Summarize(ups, r.lastErr)
 	}
 	together := sum.SharedLimit(&r.rejections)
 	r.mu.Unlock()
@@ -328,7 +329,7 @@ func (r *batchRun) conclude(rep batch.Report, outages map[string]time.Duration, 
 	if jsonErr := printEnding(r.s, &r.o.watch, sum, &sum.Ending, func() { printSummary(r.s, sum) }); jsonErr != nil {
 		return jsonErr
 	}
-	if b := together; b != nil && len(sum.Upstreams) == 0 && r.accounts.shared == nil {
+	if b := together; b != nil && len(sum.Upstreams) == 0 && r.o.shared.url == "" {
 		r.s.Errorf("hint: set --%[1]s %[2]d if all models of the account share one limit: models were rejected below half of their own %[1]s limits\n",
 			b.Dimension, b.Limit)
 	}
@@ -354,7 +355,7 @@ func (r *batchRun) verdict(sum *runinfo.Summary, mendable bool, err error) error
 		}
 		return fault.Exit(fault.ExitItems)
 	}
-	end := explain(r.explainJob(err), r.o, r.accounts)
+	end := explain(err, r.o, r.accounts)
 	explainPending(end, r.batch.Parts(), r.o)
 	sum.Outcome, sum.Error, sum.Hint = end.Outcome(), end.Error(), end.Hint
 	if r.abandoned > 0 {
@@ -372,9 +373,9 @@ func (r *batchRun) verdict(sum *runinfo.Summary, mendable bool, err error) error
 func (r *batchRun) status() runinfo.Status {
 	p := r.batch.Progress()
 	st := runinfo.New(p, r.accounts.Snapshot())
-	st.Rationed, st.Upstreams = r.batch.Rationed(), r.accounts.upstreams != nil
-	if sh := r.accounts.shared; sh != nil && sh.cluster.Away() {
-		st.WaitForRedis(sh.cluster.String())
+	st.Rationed, st.Upstreams = r.batch.Rationed(), r.accounts.Upstreams() != nil
+	if r.shared != nil && r.shared.Away() {
+		st.WaitForRedis(r.shared.String())
 	}
 	st.Distribute(r.collector.Status(), p.Throttles)
 	if r.o.usesBatches() {

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
+	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/rows"
 )
 
@@ -61,9 +63,11 @@ func (o *runOptions) check() error {
 	case o.workers && o.shared.url == "":
 		return fault.New(fault.Missing, errors.New("--distribute needs --redis, the server from which workers take requests"), "name the server with --redis redis://HOST")
 	}
-	o.account.elsewhere = o.workers
-	if o.account.provider == "sim" {
-		o.account.model = cmp.Or(o.account.model, "sim-small")
+	if o.workers {
+		o.account.Purpose = account.Submit
+	}
+	if o.account.Provider == "sim" {
+		o.account.Model = cmp.Or(o.account.Model, "sim-small")
 	}
 	return cmp.Or(o.redo.check(), o.watch.check(), o.checkBatch(), o.checkFiles())
 }
@@ -101,7 +105,7 @@ func (o *runOptions) checkFiles() error {
 	named := []namedFile{
 		{"the input", o.input, true}, {"the output", o.output, true}, {"--events", o.watch.events, true},
 		{"--template", o.rows.template, true}, {"--schema", o.checks.schema, false}, {"--system", system, false},
-		{"--env-file", o.account.envFile, false},
+		{"--env-file", o.account.Keys.File, false},
 	}
 	return checkApart(named, named[1:3])
 }
@@ -112,7 +116,7 @@ func (o *runOptions) systemText() (string, error) {
 	if !isFile {
 		return o.system, nil
 	}
-	b, err := readNamed(name, 16)
+	b, err := regular.Read(name, 16)
 	switch {
 	case err != nil:
 		return "", fault.New(fault.File, fmt.Errorf("system prompt: %w", err), "set --system to the text, or to @FILE")

@@ -16,15 +16,15 @@ import (
 // warn tells what the user should know of the account while the run goes on, and more of it to whom asked for more.
 func (r *batchRun) warn(e sluice.Event) {
 	model := e.Lane
-	e.Lane = r.accounts.upstreams.label(e.Account, e.Lane)
-	if e.Type == limits.EventShared && r.accounts.shared == nil {
+	e.Lane = r.accounts.LaneLabel(e.Account, e.Lane)
+	if e.Type == limits.EventShared && r.o.shared.url == "" {
 		r.s.Errorf("sluice: another process uses %s with the same key: together both may exceed its limits\n", e.Lane)
 		r.s.Errorf("hint: set --redis URL in both processes, use `sluice serve`, or run one process after the other\n")
 	}
 	r.watchHealth(e)
 	if text := r.rejections.Observe(e); text != "" {
 		advice := "if other programs use this key, share limits with --redis; otherwise set --rpm and --tpm to the limits of your account"
-		if r.accounts.shared != nil {
+		if r.o.shared.url != "" {
 			advice = "set --rpm and --tpm to the limits of your account"
 		}
 		r.s.Errorf("sluice: %s: %s\n", text, advice)
@@ -70,15 +70,16 @@ func (r *batchRun) watchHealth(e sluice.Event) {
 
 // watchModel warns, once, of a model that begins with the limits of another.
 func (r *batchRun) watchModel(model string) {
-	s := r.accounts.settings
-	if !s.foreign(model) {
+	s := r.accounts.Settings
+	of := s.Foreign(model)
+	if of == "" {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.strangers[model] {
 		r.strangers[model] = true
-		r.s.Errorf("sluice: warning: %s starts with the limits of %s in %s\n", model, s.file.Limits.Model, s.file.Name)
+		r.s.Errorf("sluice: warning: %s starts with the limits of %s in %s\n", model, of, s.File.Name)
 	}
 }
 
@@ -117,12 +118,12 @@ func namesOf(names []string) string {
 func (r *batchRun) noteSettings() {
 	wanted := r.batch.Progress().Left()
 	if r.o.input == "-" { // nobody knows yet what will come
-		wanted = r.accounts.limits.Concurrency
+		wanted = r.accounts.Config.Limits.Concurrency
 	}
-	if note := r.accounts.room.note(wanted); note != "" {
+	if note := r.accounts.RoomNote(wanted); note != "" {
 		r.s.Errorf("sluice: %s\n", note)
 	}
-	r.accounts.explainLimits(r.s, r.o.watch.verbose)
+	explainSettings(r.s, r.accounts.Settings, r.o.watch.verbose)
 }
 
 // record opens the file of --events, if there is one. The returned function closes it.

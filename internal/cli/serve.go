@@ -22,6 +22,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
@@ -77,7 +78,7 @@ func (o *serveOptions) table(fs *pflag.FlagSet) []flagGroup {
 	return []flagGroup{
 		{"Gateway", []flag{
 			{name: "listen", field: &t.listen, metavar: "ADDR", help: "Listen at this address; port 0 picks a free port", common: true},
-			o.account.settings.configFlag(),
+			configFlag(&o.account.Sources),
 			{name: "allow-host", field: &t.hosts, metavar: "NAME", help: "Also accept requests for this host name; repeatable"},
 			{name: "queue-timeout", field: &t.deadlines.Queue, metavar: "DURATION", help: "Limit the time of a request in the queue", common: true},
 			{name: "drain-timeout", field: &t.drain, metavar: "DURATION", help: "Limit the time for open requests after an interrupt"},
@@ -97,13 +98,17 @@ func (o *serveOptions) table(fs *pflag.FlagSet) []flagGroup {
 
 // runServe is the serve command.
 func runServe(ctx context.Context, s *term.Streams, o *serveOptions) (err error) {
-	r := &serving{s: s, o: o, pool: &schedulerPool{}}
-	if r.accounts, err = o.account.open(sluice.Config{Attempts: gatewayAttempts, Observer: &r.observers}, s); err != nil {
+	r := &serving{s: s, o: o}
+	o.account.Purpose, o.account.Excluded = account.Serve, r.excluded
+	if o.check {
+		o.account.Purpose = account.Check
+	}
+	o.account.Scheduler = sluice.Config{Attempts: gatewayAttempts, Observer: &r.observers}
+	if r.accounts, err = o.account.open(s); err != nil {
 		return err
 	}
-	r.accounts.pool, r.accounts.dry = r.pool, o.check
 	defer func() { err = cmp.Or(err, r.close()) }()
-	if r.settings, err = o.settings(r.accounts.settings); err != nil {
+	if r.settings, err = o.settings(r.accounts.Settings); err != nil {
 		return err
 	}
 	if err := r.openTenants(); err != nil {
@@ -116,10 +121,11 @@ func runServe(ctx context.Context, s *term.Streams, o *serveOptions) (err error)
 	if err := r.openShared(ctx); err != nil {
 		return err
 	}
-	if r.access, err = openAccessLog(s, r.settings.access); err != nil {
+	endAccessLog, err := r.openAccessLog()
+	if err != nil {
 		return err
 	}
-	defer func() { r.s.Warn(r.access.close()) }()
+	defer endAccessLog()
 	watch, err := r.settings.watch.open(ctx, s, r.count())
 	if err != nil {
 		return err
@@ -132,12 +138,12 @@ func runServe(ctx context.Context, s *term.Streams, o *serveOptions) (err error)
 		return err
 	}
 	defer endEvents()
-	file := r.accounts.settings.file // before it gets upstreams that it does not have
+	file := r.accounts.Settings.File // before it gets upstreams that it does not have
 	if err := r.openUpstreams(r.accounts, &r.settings); err != nil {
 		return err
 	}
 	watch.of(r.accounts)
-	r.accounts.explainLimits(s, o.verbose)
+	explainSettings(s, r.accounts.Settings, o.verbose)
 	cfg := r.config(r.accounts, &r.settings)
 	cfg.Tenants, cfg.Logger = r.tenants, s.Logger(o.verbose)
 	if r.gateway, err = gateway.New(cfg); err != nil {
@@ -148,6 +154,20 @@ func runServe(ctx context.Context, s *term.Streams, o *serveOptions) (err error)
 		return err
 	}
 	return r.serve(ctx, doc)
+}
+
+// openAccessLog opens the access log of the settings, if there is one. The returned function closes it.
+func (r *serving) openAccessLog() (end func(), err error) {
+	if r.settings.access == "" {
+		return func() {}, nil
+	}
+	r.access, err = gateway.OpenAccessLog(gateway.AccessLogConfig{
+		File: r.settings.access, Stdout: r.s.Out, Redact: r.s.RedactData, Logger: r.s.Logger(true),
+	})
+	if err != nil {
+		return nil, fault.New(fault.File, fmt.Errorf("--access-log: %w", err), "name a file in an existing directory, or - for standard output")
+	}
+	return func() { r.s.Warn(r.access.Close()) }, nil
 }
 
 // openEvents begins to write events to the file that is named for them. The returned function ends it.
@@ -167,20 +187,19 @@ func (r *serving) openEvents() (end func(), err error) {
 type serving struct {
 	s         *term.Streams
 	o         *serveOptions
-	pool      *schedulerPool
-	shared    *shared // nil: quotas are shared with nobody
+	shared    *account.Shared // nil: quotas are shared with nobody
 	gateway   *gateway.Gateway
 	tenants   *gateway.Tenants
 	observers observers
 	watch     *watch
-	access    *accessLog
+	access    *gateway.AccessLog // nil: none
 	traffic   *gateway.Traffic
 	retiring  sync.WaitGroup // accounts whose last calls are open
 
 	listed bool // the upstreams are those of the settings file
 
 	mu       sync.Mutex
-	accounts *accounts // of the settings that hold now
+	accounts *account.Accounts // of the settings that hold now
 	settings serveSettings
 }
 
@@ -188,16 +207,18 @@ type serving struct {
 func (r *serving) count() *telemetry.Gateway {
 	counts := telemetry.NewGateway(func() gateway.TrafficSnapshot { return r.traffic.Snapshot() }, conventional)
 	r.traffic = gateway.NewTraffic(func(ended *gateway.Record) {
-		r.access.ended(ended)
+		if r.access != nil {
+			r.access.Ended(ended)
+		}
 		counts.Ended(ended)
 	})
 	return counts
 }
 
 // config is the gateway's.
-func (r *serving) config(a *accounts, s *serveSettings) gateway.Config {
+func (r *serving) config(a *account.Accounts, s *serveSettings) gateway.Config {
 	return gateway.Config{
-		Upstreams: a.upstreams.Upstreams, Base: a.transport, Header: a.headers, Models: s.models, Deadlines: s.deadlines, MaxBodyMemory: s.maxBodies,
+		Upstreams: a.Upstreams(), Base: a.Transport(), Header: a.Header, Models: s.models, Deadlines: s.deadlines, MaxBodyMemory: s.maxBodies,
 		Hosts: s.addresses(), Early: s.early, Passthrough: s.passed,
 		Traffic: r.traffic,
 	}
@@ -206,22 +227,18 @@ func (r *serving) config(a *accounts, s *serveSettings) gateway.Config {
 // close lets go of all accounts, whose calls are over.
 func (r *serving) close() error {
 	r.retiring.Wait()
-	err := r.accounts.Close()
-	if t, ok := r.accounts.transport.(interface{ CloseIdleConnections() }); ok {
-		t.CloseIdleConnections()
-	}
-	return errors.Join(err, r.shared.Close())
+	return errors.Join(r.accounts.Close(), r.shared.Close())
 }
 
 // openUpstreams makes ready where calls go: the upstreams of the settings, or those that flags and the environment tell of.
-func (r *serving) openUpstreams(a *accounts, s *serveSettings) error {
+func (r *serving) openUpstreams(a *account.Accounts, s *serveSettings) error {
 	o := r.o
-	listed := len(a.settings.file.Upstreams) > 0 && o.account.provider == "" && o.account.baseURL == ""
+	listed := len(a.Settings.File.Upstreams) > 0 && o.account.Provider == "" && o.account.BaseURL == ""
 	if r.listed && !listed {
-		return fault.New(fault.Settings, fmt.Errorf("%s: the list upstreams is empty now", a.settings.file.Name),
+		return fault.New(fault.Settings, fmt.Errorf("%s: the list upstreams is empty now", a.Settings.File.Name),
 			"list the upstreams again, or restart the gateway to serve each provider with a key in the environment")
 	}
-	if listed && o.account.model != "" {
+	if listed && o.account.Model != "" {
 		return fault.New(fault.Conflict, errors.New("--model does not apply to upstreams"), "list the models of each upstream in its field models, or set --provider")
 	}
 	if !listed {
@@ -229,25 +246,24 @@ func (r *serving) openUpstreams(a *accounts, s *serveSettings) error {
 		if err != nil {
 			return err
 		}
-		file := &a.settings.file
-		*file = config.File{Name: file.Name, Limits: file.Limits, Upstreams: ups} // which are in no line of it
-		own := *a.flags
-		own.provider, own.baseURL, own.keyEnv = "", "", "" // they are the upstream's now
-		a.flags = &own
+		a.SetUpstreams(ups)
 	}
-	for i, up := range a.settings.file.Upstreams {
+	for i, up := range a.Settings.File.Upstreams {
 		if leadsTo(up.BaseURL, s.listen) {
 			err := fmt.Errorf("upstream %s has the address %s of this gateway itself", up.Name, s.listen)
-			return fault.New(fault.Settings, a.settings.file.At(fmt.Sprintf("upstreams[%d].base_url", i), err), "use the provider's address, or listen at another address")
+			return fault.New(fault.Settings, a.Settings.File.At(fmt.Sprintf("upstreams[%d].base_url", i), err), "use the provider's address, or listen at another address")
 		}
 	}
-	err := a.openUpstreams(gatewayAttempts, func(l provider.Exclusion) {
-		r.s.Errorf("sluice: upstream %s: %s\n", l.Upstream, l)
-	})
+	err := a.OpenUpstreams()
 	if err == nil { // else the settings before hold
 		r.listed = listed
 	}
 	return err
+}
+
+// excluded prints that an upstream or one of its keys is excluded, or that the exclusion ends.
+func (r *serving) excluded(l provider.Exclusion) {
+	r.s.Errorf("sluice: upstream %s: %s\n", l.Upstream, l)
 }
 
 // leadsTo reports whether calls to a base URL come to an address of this host, as far as the two tell.
@@ -266,22 +282,22 @@ func leadsTo(base, address string) bool {
 }
 
 // told are the upstreams without settings: the one of the flags, or each provider whose key the environment has.
-func (r *serving) told(a *accounts) ([]config.Upstream, error) {
+func (r *serving) told(a *account.Accounts) ([]config.Upstream, error) {
 	f := &r.o.account
 	var keys config.Names
-	if f.keyEnv != "" {
-		keys = config.Names{f.keyEnv}
+	if f.Keys.Env != "" {
+		keys = config.Names{f.Keys.Env}
 	}
-	if f.provider != "" || f.baseURL != "" {
-		up := config.Upstream{Name: cmp.Or(f.provider, "openai-compatible"), BaseURL: f.baseURL, KeyEnv: keys}
+	if f.Provider != "" || f.BaseURL != "" {
+		up := config.Upstream{Name: cmp.Or(f.Provider, "openai-compatible"), BaseURL: f.BaseURL, KeyEnv: keys}
 		up.Provider = up.Name
-		if f.model != "" {
-			up.Models = config.Models{f.model: f.model}
+		if f.Model != "" {
+			up.Models = config.Models{f.Model: f.Model}
 		}
 		return []config.Upstream{up}, nil
 	}
 	var ups []config.Upstream
-	for _, p := range a.settings.registry.All() {
+	for _, p := range a.Settings.Registry.All() {
 		if p.BaseURL == "" || p.Name == "sim" {
 			continue
 		}
@@ -299,7 +315,7 @@ func (r *serving) told(a *accounts) ([]config.Upstream, error) {
 // openTenants opens the account of what tenants spend.
 func (r *serving) openTenants() (err error) {
 	spent := ""
-	if dir := stateDir(provider.Provider{}); dir != "" {
+	if dir := account.StateDir(); dir != "" {
 		spent = filepath.Join(dir, "serve-spent.json")
 	}
 	r.tenants, err = gateway.OpenTenants(gateway.TenantsConfig{
@@ -318,7 +334,7 @@ func (r *serving) guard(at net.Addr) error {
 	case !ok || tcp.IP.IsLoopback():
 		return nil
 	case !r.tenants.Keyed():
-		return openToOthers(&r.accounts.settings.file, r.settings.listen)
+		return openToOthers(&r.accounts.Settings.File, r.settings.listen)
 	case len(r.settings.addresses()) == 0:
 		return fault.New(fault.Missing, fmt.Errorf("--listen %s: the host name that clients use is missing", r.settings.listen),
 			"add the name, for example --allow-host gateway.example.com")
@@ -410,7 +426,7 @@ func (r *serving) serveLocal() error {
 // names are those of the upstreams.
 func (r *serving) names() []string {
 	var names []string
-	for _, up := range r.accounts.upstreams.All() {
+	for _, up := range r.accounts.Upstreams().All() {
 		names = append(names, up.Name)
 	}
 	return names

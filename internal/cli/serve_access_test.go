@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/sluice-llm/sluice/internal/cli"
 )
 
 // serveHouse serves a gateway in front of a provider that answers after a while.
@@ -197,37 +195,5 @@ func TestAFullDiskStopsTheAccessLogAlone(t *testing.T) {
 	g.stop(t)
 	if n := strings.Count(g.stderr.String(), "no space left on device"); n != 1 {
 		t.Errorf("told %d times: %s", n, g.stderr)
-	}
-}
-
-// narrow is a file with room for so much.
-type narrow struct {
-	*os.File
-	room int64
-}
-
-func (f *narrow) WriteString(text string) (int, error) {
-	at, _ := f.Seek(0, io.SeekEnd)
-	if left := f.room - at; int64(len(text)) > left {
-		n, _ := f.File.WriteString(text[:left])
-		return n, io.ErrShortWrite
-	}
-	return f.File.WriteString(text)
-}
-
-func TestAFullDiskLeavesNoHalfLines(t *testing.T) {
-	f, err := os.OpenFile(filepath.Join(t.TempDir(), "log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	to := &narrow{f, 20}
-	for i, text := range []string{"one line\n", "another line\n", "short\n"} {
-		if err := cli.WholeLine(to, text); (err != nil) != (i == 1) {
-			t.Errorf("%q: %v", text, err)
-		}
-	}
-	if text, err := os.ReadFile(f.Name()); err != nil || string(text) != "one line\nshort\n" {
-		t.Errorf("%q %v", text, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
@@ -62,14 +63,14 @@ type checkedLimit struct {
 // check says what would be served, and opens nothing for it.
 func (r *serving) check() error {
 	a, s := r.accounts, &r.settings
-	file := a.settings.file // before it gets upstreams that it does not have
+	file := a.Settings.File // before it gets upstreams that it does not have
 	if err := r.openUpstreams(a, s); err != nil {
 		return err
 	}
 	if _, err := gateway.New(r.config(a, s)); err != nil {
 		return fault.New(fault.Settings, err, "correct the settings of serve")
 	}
-	a.explainLimits(r.s, r.o.verbose)
+	explainSettings(r.s, a.Settings, r.o.verbose)
 	doc, err := r.describe(&file)
 	if err != nil {
 		return err
@@ -86,15 +87,15 @@ func (r *serving) check() error {
 // describe says what is served. The file is that of the settings, as it was read.
 func (r *serving) describe(file *config.File) (*checked, error) {
 	a, s := r.accounts, &r.settings
-	doc := &checked{Listen: s.listen, Hosts: s.hosts, Prefer: cmp.Or(r.accounts.settings.file.Prefer, "soonest"), Models: s.models, Tenants: []string{}}
+	doc := &checked{Listen: s.listen, Hosts: s.hosts, Prefer: cmp.Or(a.Settings.File.Prefer, "soonest"), Models: s.models, Tenants: []string{}}
 	if doc.Models == nil {
 		doc.Models = map[string]string{}
 	}
 	if s.redis != "" {
 		doc.Shared = &checkedShared{URL: cluster.Redact(s.redis), FailClosed: s.failClosed}
 	}
-	for i, up := range a.upstreams.All() {
-		one, err := r.checkUpstream(up, a.settings.file.Upstreams[i], file)
+	for _, up := range a.Upstreams().All() {
+		one, err := r.checkUpstream(up, file)
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +142,7 @@ func (r *serving) begins(at net.Addr, doc *checked, dashboard bool) error {
 	return err
 }
 
-func (r *serving) checkUpstream(up *provider.Upstream, said config.Upstream, file *config.File) (checkedUpstream, error) {
+func (r *serving) checkUpstream(up *provider.Upstream, file *config.File) (checkedUpstream, error) {
 	one := checkedUpstream{
 		Name: up.Name, Provider: up.Provider.Name, BaseURL: cmp.Or(up.BaseURL, up.Provider.BaseURL),
 		Account: up.Account, Keys: []string{}, Models: maps.Clone(up.Models), any: len(up.Provider.Models) == 0,
@@ -150,33 +151,34 @@ func (r *serving) checkUpstream(up *provider.Upstream, said config.Upstream, fil
 		one.Keys = append(one.Keys, key.From)
 	}
 	var err error
-	one.Limits, err = r.accounts.startLimits(up.Provider, accountLabel(said), file)
+	one.Limits, err = startLimits(r.accounts, up, file)
 	return one, err
 }
 
 // startLimits says what the limits of an account are taken to be at the start, and where each is from.
-func (a *accounts) startLimits(p provider.Provider, label string, file *config.File) (map[string]checkedLimit, error) {
+func startLimits(a *account.Accounts, up *provider.Upstream, file *config.File) (map[string]checkedLimit, error) {
 	var c sluice.Config
-	if err := a.shape(&c, p, label); err != nil {
+	label := a.Label(up.Name)
+	if err := a.ApplyLimits(&c, up.Provider, label); err != nil {
 		return nil, err
 	}
 	all := make(map[string]checkedLimit)
-	written, fields := a.settings.ofAccount(label), "upstreams."
-	if written == nil {
-		var err error
-		if written, err = a.settings.limitsFor(p, a.flags.model); err != nil {
-			return nil, err
-		}
-		fields = "limits."
+	written, own, err := a.Settings.LimitsFor(up.Provider, label, a.Config.Model)
+	if err != nil {
+		return nil, err
+	}
+	fields := "limits."
+	if own {
+		fields = "upstreams."
 	}
 	perMinute := c.Limits.PerMinute()
 	for d, ceiling := range perMinute.All() {
 		value := cmp.Or(*ceiling, *c.Start.At(d))
-		limit := checkedLimit{Value: value, Source: limits.SourceRegistry, From: "--tier " + a.settings.tier}
+		limit := checkedLimit{Value: value, Source: limits.SourceRegistry, From: "--tier " + a.Settings.Tier}
 		switch {
 		case value == 0:
 			continue
-		case a.limits.In(d).N != 0:
+		case a.Config.Limits.In(d).N != 0:
 			limit.Source, limit.From = limits.SourceConfigured, limitFlag(d)
 		case c.Limits.In(d).Period != d.Window():
 			limit.Source, limit.From = limits.SourceConfigured, file.NameOf(fields+d.WindowName())

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/signals"
 )
@@ -15,10 +15,13 @@ import (
 // follow listens to signals, and has the settings read again when their files change or HUP asks for it, which also has the access log
 // opened again. Without both, HUP drains.
 func (r *serving) follow(drain, cut func()) (stop func()) {
-	again := signals.Reread{Files: r.accounts.settings.files}
-	if len(again.Files) > 0 || r.access.rotates() {
+	again := signals.Reread{Files: r.accounts.Settings.Files}
+	rotates := r.access != nil && r.settings.access != "-"
+	if len(again.Files) > 0 || rotates {
 		again.Read = func() signals.Files {
-			r.access.reopen()
+			if rotates {
+				r.access.Reopen()
+			}
 			if len(again.Files) == 0 {
 				return nil
 			}
@@ -38,32 +41,30 @@ func (r *serving) reload() signals.Files {
 		if errors.As(err, &hinted) && hinted.Hint != "" {
 			r.s.Errorf("hint: %s\n", hinted.Hint)
 		}
-		return next.files()
+		return filesOf(next)
 	}
 	old := r.accounts
 	over, err := r.exchange(next, s)
 	if err != nil {
 		r.s.Warn(errors.Join(err, next.Close()))
-		return next.files()
+		return filesOf(next)
 	}
 	r.retiring.Go(func() {
 		<-over
 		r.s.Warn(old.Close())
 	})
-	next.explainLimits(r.s, r.o.verbose)
+	explainSettings(r.s, next.Settings, r.o.verbose)
 	r.s.Errorf("sluice: settings re-read: %s\n", strings.Join(r.names(), ", "))
-	changes, err := next.settle()
+	lines, err := next.Settle()
 	r.s.Warn(err)
-	for _, c := range changes {
-		for _, line := range c.text(true) {
-			r.s.Errorf("sluice: %s\n", line)
-		}
+	for _, line := range lines {
+		r.s.Errorf("sluice: %s\n", line)
 	}
-	return next.settings.files
+	return next.Settings.Files
 }
 
 // exchange has the gateway serve with next from now on. over is closed when the last call of the accounts before is.
-func (r *serving) exchange(next *accounts, s *serveSettings) (over <-chan struct{}, err error) {
+func (r *serving) exchange(next *account.Accounts, s *serveSettings) (over <-chan struct{}, err error) {
 	if over, err = r.gateway.Swap(r.config(next, s)); err != nil {
 		return nil, err
 	}
@@ -101,14 +102,14 @@ func (r *serving) keep(s *serveSettings) {
 
 // prepare makes ready what the files say now, and leaves nothing open where that fails: then the accounts only say which files
 // were read.
-func (r *serving) prepare() (*accounts, *serveSettings, error) {
-	next, err := r.o.account.again(r.accounts)
+func (r *serving) prepare() (*account.Accounts, *serveSettings, error) {
+	next, err := r.accounts.Again()
 	if err != nil {
 		return next, nil, err
 	}
-	s, err := r.o.settings(next.settings)
+	s, err := r.o.settings(next.Settings)
 	if err == nil && len(s.tenants) == 0 && r.tenants.Keyed() {
-		err = fault.New(fault.Settings, next.settings.file.At("serve.tenants", errors.New("the list of tenants is empty now")),
+		err = fault.New(fault.Settings, next.Settings.File.At("serve.tenants", errors.New("the list of tenants is empty now")),
 			"list a tenant, or restart the gateway to serve clients without a key")
 	}
 	if err == nil {
@@ -120,30 +121,12 @@ func (r *serving) prepare() (*accounts, *serveSettings, error) {
 	return next, &s, nil
 }
 
-// files are those that settings are of, as they were before they were read; nil: they were not.
-func (a *accounts) files() signals.Files {
-	if a.settings == nil {
+// filesOf returns the files of the settings, as they were before they were read; nil if they were not read.
+func filesOf(a *account.Accounts) signals.Files {
+	if a.Settings == nil {
 		return nil
 	}
-	return a.settings.files
-}
-
-// settle has the Schedulers that were there before keep to the limits that hold now.
-func (a *accounts) settle() (changes []retold, err error) {
-	a.tuning.begin()
-	defer a.tuning.end()
-	for _, t := range a.tuning.all() {
-		told := t.scheduler.Snapshot()
-		if told.Limits == t.limits && told.Account == t.account {
-			continue
-		}
-		if wrong := t.scheduler.SetLimits(t.limits, t.account); wrong != nil && !errors.Is(wrong, sluice.ErrClosed) {
-			err = errors.Join(err, wrong)
-			continue
-		}
-		changes = append(changes, retold{account: t.name(), before: told.Limits, after: t.limits})
-	}
-	return changes, err
+	return a.Settings.Files
 }
 
 // drainTimeout is how long open calls may go on.

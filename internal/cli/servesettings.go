@@ -13,9 +13,9 @@ import (
 
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
-	"github.com/sluice-llm/sluice/provider"
 )
 
 // serveSettings are what a gateway is told, by flags and by a file.
@@ -41,8 +41,8 @@ type serveSettings struct {
 }
 
 // settings are those of the flags over those of the file.
-func (o *serveOptions) settings(from *settings) (serveSettings, error) {
-	all, file := o.told, cmp.Or(from.file.Serve, &config.Serve{})
+func (o *serveOptions) settings(from *account.Settings) (serveSettings, error) {
+	all, file := o.told, cmp.Or(from.File.Serve, &config.Serve{})
 	all.models, all.failClosed = file.Models, file.FailClosed
 	all.deadlines.FirstByte, all.deadlines.Idle, all.deadlines.Total = time.Duration(file.FirstByteTimeout), time.Duration(file.IdleTimeout), time.Duration(file.TotalTimeout)
 	for _, p := range file.Passthrough {
@@ -62,13 +62,13 @@ func (o *serveOptions) settings(from *settings) (serveSettings, error) {
 		{"queue-timeout", "queue_timeout", file.QueueTimeout != 0, func() { all.deadlines.Queue = time.Duration(file.QueueTimeout) }},
 		{"drain-timeout", "drain_timeout", file.DrainTimeout != 0, func() { all.drain = time.Duration(file.DrainTimeout) }},
 		{"metrics", "metrics", file.Metrics != "", func() { all.watch.metrics = file.Metrics }},
-		{"access-log", "access_log", file.AccessLog != "", func() { all.access = from.beside("serve.access_log", file.AccessLog) }},
-		{"events", "events", file.Events != "", func() { all.watch.events = from.beside("serve.events", file.Events) }},
+		{"access-log", "access_log", file.AccessLog != "", func() { all.access = from.Beside("serve.access_log", file.AccessLog) }},
+		{"events", "events", file.Events != "", func() { all.watch.events = from.Beside("serve.events", file.Events) }},
 		{"redis", "redis", file.Redis != "", func() { all.redis = file.Redis }},
 	} {
 		switch {
 		case f.stated && o.given(f.flag):
-			from.note(fmt.Sprintf("--%s overrides serve.%s of %s", f.flag, f.field, from.file.NameOf("serve."+f.field)))
+			from.Note(fmt.Sprintf("--%s overrides serve.%s of %s", f.flag, f.field, from.File.NameOf("serve."+f.field)))
 		case f.stated:
 			f.take()
 			all.filed = append(all.filed, f.field)
@@ -83,14 +83,6 @@ func (o *serveOptions) settings(from *settings) (serveSettings, error) {
 // setsMetrics reports whether a flag or the file chose the address of metrics.
 func (o *serveOptions) setsMetrics(s *serveSettings) bool {
 	return o.given("metrics") || slices.Contains(s.filed, "metrics")
-}
-
-// beside is a path that a field of the settings names: a relative one begins where its file is. "-" is none.
-func (s *settings) beside(field, path string) string {
-	if path == "-" || filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(filepath.Dir(s.file.NameOf(field)), path)
 }
 
 // names are those by which the gateway may be addressed: the hosts, and the one at which it listens.
@@ -110,8 +102,8 @@ func (s *serveSettings) dashboard() bool {
 }
 
 // check refuses what can be seen to be wrong before anything is opened.
-func (s *serveSettings) check(from *settings) error {
-	file := &from.file
+func (s *serveSettings) check(from *account.Settings) error {
+	file := &from.File
 	if s.deadlines.Queue <= 0 || s.drain < 0 {
 		return fault.New(fault.Value, errors.New("--queue-timeout must be above zero, and --drain-timeout zero or more"), "use a time such as --queue-timeout 5m")
 	}
@@ -124,7 +116,7 @@ func (s *serveSettings) check(from *settings) error {
 		}
 	}
 	if err := cluster.CheckURL(s.redis); s.redis != "" && err != nil { // a file's was looked at
-		return explainEngine(err, "--redis")
+		return account.RedisError(err, "--redis")
 	}
 	for _, host := range s.hosts { // the file was checked
 		if err := config.CheckHost(host); err != nil {
@@ -138,21 +130,21 @@ func (s *serveSettings) check(from *settings) error {
 	if ip := net.ParseIP(host); len(s.tenants) == 0 && (host == "" || ip != nil && !ip.IsLoopback()) {
 		return openToOthers(file, s.listen)
 	}
-	if len(s.tenants) > 0 && stateDir(provider.Provider{}) == "" {
+	if len(s.tenants) > 0 && account.StateDir() == "" {
 		return fault.New(fault.Settings, file.At("serve.tenants", errors.New("spending caps need a state directory")), "set XDG_STATE_HOME to a directory")
 	}
 	return cmp.Or(s.watch.check(), s.checkFiles(from))
 }
 
 // checkFiles refuses files that cannot be written, or that would overwrite each other or one that is read.
-func (s *serveSettings) checkFiles(from *settings) error {
+func (s *serveSettings) checkFiles(from *account.Settings) error {
 	var named []namedFile
-	for name := range from.files {
+	for name := range from.Files {
 		named = append(named, namedFile{what: "the settings", path: name})
 	}
-	for _, up := range from.file.Upstreams {
+	for _, up := range from.File.Upstreams {
 		if up.KeyFile != "" {
-			named = append(named, namedFile{what: "key_file of upstream " + up.Name, path: from.beside("upstreams", up.KeyFile)})
+			named = append(named, namedFile{what: "key_file of upstream " + up.Name, path: from.Beside("upstreams", up.KeyFile)})
 		}
 	}
 	for _, written := range [...]struct{ flag, field, name string }{{"--access-log", "access_log", s.access}, {"--events", "events", s.watch.events}} {
@@ -161,7 +153,7 @@ func (s *serveSettings) checkFiles(from *settings) error {
 			continue
 		}
 		if info, err := os.Stat(filepath.Dir(written.name)); err != nil || !info.IsDir() {
-			return fault.New(fault.File, s.fault(&from.file, written.flag+" "+written.name, written.field, errors.New("the directory does not exist")),
+			return fault.New(fault.File, s.fault(&from.File, written.flag+" "+written.name, written.field, errors.New("the directory does not exist")),
 				"create the directory, or use a file in an existing one")
 		}
 	}

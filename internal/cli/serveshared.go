@@ -12,7 +12,7 @@ const halfOfAll = 0.5
 
 // openShared connects to the engine that a gateway shares its quotas by, if there is one.
 func (r *serving) openShared(ctx context.Context) (err error) {
-	s, file := &r.settings, &r.accounts.settings.file
+	s, file := &r.settings, &r.accounts.Settings.File
 	if s.redis == "" {
 		return nil
 	}
@@ -20,13 +20,13 @@ func (r *serving) openShared(ctx context.Context) (err error) {
 	if !r.o.given("redis") {
 		from = file.NameOf("serve.redis") + ": serve.redis"
 	}
-	r.shared, err = openShared(ctx, r.s, s.redis, from, cluster.Config{Role: "serve", Logger: r.s.Logger(r.o.verbose)})
+	r.shared, err = openShared(ctx, r.s, cluster.Config{URL: s.redis, Role: "serve", Logger: r.s.Logger(r.o.verbose)}, from)
 	if err != nil {
 		return err
 	}
 	if !s.failClosed {
-		r.shared.fallback = halfOfAll
+		r.shared.Fallback = halfOfAll
 	}
-	r.accounts.shared = r.shared
+	r.accounts.Share(r.shared)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/signals"
@@ -130,9 +131,9 @@ func (o *statusOptions) runShared(ctx context.Context, s *term.Streams) error {
 	return o.show(ctx, s, interval, func(ctx context.Context) (view, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		st, err := sh.cluster.Status(ctx)
+		st, err := sh.Status(ctx)
 		if err != nil {
-			return view{}, explainEngine(err, "--redis")
+			return view{}, account.RedisError(err, "--redis")
 		}
 		block := sharedBlock(&st)
 		return view{document: st, block: block, line: block}, nil

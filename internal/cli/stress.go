@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/signals"
@@ -133,7 +134,7 @@ func (o *stressOptions) check() error {
 	case o.flags.Changed("duration") && o.duration < stress.MinDuration:
 		return fault.New(fault.Value, fmt.Errorf("--duration %s is below %s", o.duration, stress.MinDuration), "use a longer time, for example --duration 30s")
 	}
-	if o.account.provider == "sim" && o.account.baseURL != "" {
+	if o.account.Provider == "sim" && o.account.BaseURL != "" {
 		return fault.New(fault.Conflict, errors.New("--base-url does not apply to --provider sim, which is built in"),
 			"omit it, or use a running `sluice sim` with --provider openai-compatible and --model")
 	}
@@ -152,28 +153,28 @@ const mostSlots = 10_000
 
 // elsewhere reports whether calls go to an endpoint.
 func (o *stressOptions) elsewhere() bool {
-	return o.account.provider != "" && o.account.provider != "sim" || o.account.provider == "" && (o.account.baseURL != "" || o.account.model != "")
+	return o.account.Provider != "" && o.account.Provider != "sim" || o.account.Provider == "" && (o.account.BaseURL != "" || o.account.Model != "")
 }
 
 // endpoint makes ready where calls go.
-func (o *stressOptions) endpoint(s *term.Streams, cfg *stress.Config) (*accounts, error) {
-	if o.account.model == "" {
+func (o *stressOptions) endpoint(s *term.Streams, cfg *stress.Config) (*account.Accounts, error) {
+	if o.account.Model == "" {
 		return nil, fault.New(fault.Missing, errors.New("no model: --model is missing"), "name the model, for example --model gpt-4o-mini")
 	}
 	o.account.limits.limits.Concurrency = o.slots
-	a, err := o.account.open(sluice.Config{}, s)
+	a, err := o.account.open(s)
 	if err != nil {
 		return nil, err
 	}
-	p, err := a.of(o.account.model)
+	p, err := a.Of(o.account.Model)
 	if err != nil {
 		return nil, err
 	}
-	if note := a.room.note(o.slots); note != "" {
+	if note := a.RoomNote(o.slots); note != "" {
 		s.Errorf("sluice: %s\n", note)
 	}
 	target := provider.Target{
-		BaseURL: o.account.baseURL, Model: o.account.model, Header: a.headers, Endpoint: p.PromptEndpoint(o.account.model),
+		BaseURL: o.account.BaseURL, Model: o.account.Model, Header: a.Header, Endpoint: p.PromptEndpoint(o.account.Model),
 	}
 	if target.Key, err = a.Key(p); err != nil {
 		return nil, err
@@ -182,9 +183,9 @@ func (o *stressOptions) endpoint(s *term.Streams, cfg *stress.Config) (*accounts
 		return nil, fault.New(fault.Value, err, "check --base-url and --model")
 	}
 	cfg.Endpoint = &stress.Endpoint{
-		Provider: p, Target: target, Base: a.transport,
+		Provider: p, Target: target, Base: a.Transport(),
 		Scheduler: func(observer sluice.Observer) (*sluice.Scheduler, error) {
-			a.template.Observer = observer
+			a.Config.Scheduler.Observer = observer
 			return a.Scheduler(p)
 		},
 	}

@@ -60,22 +60,21 @@ func (o *stressOptions) hint() string {
 // words makes words of a name.
 func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
-// ending gives the error of a run its exit code and a hint.
+// ending returns the error of a run with its code and a hint.
 func (o *stressOptions) ending(err error) error {
-	if errors.Is(err, stress.ErrInterrupted) {
-		return &fault.Error{Code: fault.Interrupted, Err: err, Hint: "run the same command again to start a new run"}
-	}
-	if refused, ok := errors.AsType[*provider.Error](err); ok && refused.Kind == sluice.Auth {
-		return &fault.Error{Code: fault.KeyRejected, Err: err, Hint: "check the key in the environment, or name another variable with --key-env"}
-	}
-	if late, ok := errors.AsType[*provider.LateError](err); ok {
-		return &fault.Error{Code: fault.Unreachable, Err: err, Hint: fmt.Sprintf("raise --timeout above %s, or check --base-url, --model and the network", late.After)}
-	}
-	if fault.Is[*stress.UnreachableError](err) {
-		return &fault.Error{Code: fault.Unreachable, Err: err, Hint: "check --base-url, --model and the network"}
-	}
-	if fault.Is[*fs.PathError](err) { // of the checkpoints that it keeps while it runs
-		return &fault.Error{Code: fault.Disk, Err: err, Hint: "set TMPDIR to another directory for temporary files"}
+	refused, isRefused := errors.AsType[*provider.Error](err)
+	late, isLate := errors.AsType[*provider.LateError](err)
+	switch {
+	case errors.Is(err, stress.ErrInterrupted):
+		return fault.New(fault.Interrupted, err, "run the same command again to start a new run")
+	case isRefused && refused.Kind == sluice.Auth:
+		return fault.New(fault.KeyRejected, err, "check the key in the environment, or name another variable with --key-env")
+	case isLate:
+		return fault.New(fault.Unreachable, err, "raise --timeout above %s, or check --base-url, --model and the network", late.After)
+	case fault.Is[*stress.UnreachableError](err):
+		return fault.New(fault.Unreachable, err, "check --base-url, --model and the network")
+	case fault.Is[*fs.PathError](err): // of checkpoints
+		return fault.New(fault.Disk, err, "set TMPDIR to another directory for temporary files")
 	}
 	return err
 }

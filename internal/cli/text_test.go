@@ -12,44 +12,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
-
-func TestKeyFileYieldsTheNamedVariableAlone(t *testing.T) {
-	tests := []struct{ name, file, want string }{
-		{"a plain line", "A=1\nKEY=abc\n", "abc"},
-		{"export and quotes", "export KEY=\"a b\"\n", "a b"},
-		{"single quotes and a comment", "KEY='abc' # mine\n", "abc"},
-		{"a comment behind a bare value", "KEY=abc # mine\n", "abc"},
-		{"a hash inside a value", "KEY=ab#c\n", "ab#c"},
-		{"the last one holds", "KEY=old\nKEY=new\n", "new"},
-		{"a longer name is another", "MY_KEY=abc\nKEY2=abc\n", ""},
-		{"a commented line is none", "# KEY=abc\n", ""},
-		{"an equals sign in the value", "KEY=a=b==\n", "a=b=="},
-		{"a long line before it", strings.Repeat("x", 70_000) + "\nKEY=abc\n", "abc"},
-		{"a byte order mark and CRLF", "\ufeffKEY=abc\r\n", "abc"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := keyIn(tt.file, "KEY"); got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
-		})
-	}
-}
-
-func FuzzKeyFile(f *testing.F) {
-	f.Add("export KEY='abc' # x\nKEY=\"\n=\nKEY")
-	f.Fuzz(func(t *testing.T, file string) {
-		if key := keyIn(file, "KEY"); !strings.Contains(file, key) {
-			t.Errorf("key %q is not in the file %q", key, file)
-		}
-	})
-}
 
 func TestProgressNeverWrapsATerminalLine(t *testing.T) {
 	lane := limits.LaneSnapshot{InFlight: 2, Oldest: time.Now().Add(-41 * time.Second)}
@@ -69,14 +38,19 @@ func TestProgressNeverWrapsATerminalLine(t *testing.T) {
 }
 
 func TestTheHintOfARefusedKeyNamesThatProvidersVariable(t *testing.T) {
-	keys := &accounts{keys: map[string]provider.Key{
-		"openai": {From: "MY_OPENAI_KEY", Value: "a"}, "anthropic": {From: "MY_ANTHROPIC_KEY", Value: "b"}, "openai-compatible": {},
-	}}
+	for name, key := range map[string]string{"OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": "a", "MISTRAL_API_KEY": "b"} {
+		t.Setenv(name, key)
+	}
+	keys := openAccounts(t)
 	for name, want := range map[string]string{
-		"openai":            "check the key in MY_OPENAI_KEY, then resume",
-		"anthropic":         "check the key in MY_ANTHROPIC_KEY, then resume",
+		"mistral":           "check the key in MISTRAL_API_KEY, then resume",
+		"anthropic":         "check the key in ANTHROPIC_API_KEY, then resume",
 		"openai-compatible": "name the variable of the key with --key-env, or check the key in --header, then resume",
 	} {
+		p, _ := provider.Lookup(name)
+		if _, err := keys.Key(p); err != nil {
+			t.Fatal(err)
+		}
 		refused := &work.StoppedError{Kind: sluice.Auth, Err: &provider.Error{Provider: name, Status: 401}}
 		if e := explain(refused, &runOptions{}, keys); !strings.HasPrefix(e.Hint, want) {
 			t.Errorf("%s: hint %q, want %q", name, e.Hint, want)
@@ -86,7 +60,7 @@ func TestTheHintOfARefusedKeyNamesThatProvidersVariable(t *testing.T) {
 
 func TestNoNextTryIsAnnouncedOfAHostThatNothingReached(t *testing.T) {
 	var out strings.Builder
-	r := &batchRun{s: term.New(nil, nil, io.Discard, &out), accounts: &accounts{settings: &settings{}}, o: &runOptions{}}
+	r := &batchRun{s: term.New(nil, nil, io.Discard, &out), accounts: openAccounts(t), o: &runOptions{}}
 	refused := sluice.Outcome{Kind: sluice.Network, Unsent: true, Err: errors.New("connection refused")}
 	r.lastErr = map[string]string{}
 	for _, o := range []sluice.Outcome{refused, {Unsent: true}} { // the second had its permit when the run ended
@@ -96,4 +70,15 @@ func TestNoNextTryIsAnnouncedOfAHostThatNothingReached(t *testing.T) {
 	if out.String() != "" {
 		t.Errorf("got %q", out.String())
 	}
+}
+
+// openAccounts opens accounts without flags.
+func openAccounts(t *testing.T) *account.Accounts {
+	t.Helper()
+	a, err := (&accountFlags{}).open(term.New(nil, nil, io.Discard, io.Discard))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	return a
 }

@@ -14,23 +14,6 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// Groups of commands in the help of sluice itself.
-const (
-	groupRun      = "run"
-	groupAgents   = "agents"
-	groupGateway  = "gateway"
-	groupPlan     = "plan"
-	groupAdvanced = "advanced"
-)
-
-// commandGroups returns the groups in their order.
-func commandGroups() []*cobra.Group {
-	return []*cobra.Group{
-		{ID: groupRun, Title: "Run"}, {ID: groupAgents, Title: "Agents"}, {ID: groupGateway, Title: "Gateway"},
-		{ID: groupPlan, Title: "Plan and diagnose"}, {ID: groupAdvanced, Title: "Advanced"},
-	}
-}
-
 // printHelp prints the help of a command: after -h one screen, otherwise all of it.
 func printHelp(cmd *cobra.Command, args []string) {
 	if cmd.HasAvailableSubCommands() && !cmd.HasParent() {
@@ -151,60 +134,51 @@ func flagTexts(f *pflag.Flag) (name, text string) {
 	return name + " " + metavar, text
 }
 
-// noCommand refuses arguments of the root, which are no command of it.
-func noCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	var names []string
+// subcommands returns the names of the commands below a command.
+func subcommands(cmd *cobra.Command) (names []string) {
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() {
 			names = append(names, sub.Name())
 		}
 	}
+	return names
+}
+
+// noCommand rejects arguments of the root, which are unknown commands.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	names := subcommands(cmd)
 	return fault.New(fault.Usage, fmt.Errorf("unknown command %q%s", args[0], provider.DidYouMean(provider.Nearest(args[0], names))),
 		"use one of %s: see %s --help", strings.Join(names, ", "), cmd.CommandPath())
 }
 
-// newHelp returns the help command. Cobra's own prints the root's help for what is no command.
-func newHelp() *cobra.Command {
-	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Print the help of a command",
-		Args: func(help *cobra.Command, args []string) error {
-			cmd, rest, err := help.Root().Find(args)
-			switch {
-			case err != nil || len(rest) == 0:
-				return err
-			case !cmd.HasAvailableSubCommands():
-				return fault.New(fault.Usage, fmt.Errorf("unexpected argument %q: %s has no subcommands", rest[0], cmd.CommandPath()),
-					"see %s --help", cmd.CommandPath())
-			}
+// refuseOtherTopics has the help command reject an unknown command. Cobra would print the help of the root.
+func refuseOtherTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	if err != nil {
+		panic(err) // it was just added
+	}
+	help.Use, help.Short, help.Long, help.Run = "help [COMMAND]", "Print the help of a command", "", nil
+	help.RunE = func(_ *cobra.Command, args []string) error {
+		cmd, rest, err := root.Find(args)
+		switch {
+		case err != nil:
+			return err
+		case len(rest) > 0 && !cmd.HasAvailableSubCommands():
+			return fault.New(fault.Usage, fmt.Errorf("unexpected argument %q: %s has no subcommands", rest[0], cmd.CommandPath()),
+				"see %s --help", cmd.CommandPath())
+		case len(rest) > 0:
 			return noCommand(cmd, rest)
-		},
-		RunE: func(help *cobra.Command, args []string) error {
-			cmd, _, err := help.Root().Find(args)
-			if err != nil {
-				return err
-			}
-			cmd.InitDefaultHelpFlag() // so that it is in the list of flags
-			return cmd.Help()
-		},
-		ValidArgsFunction: func(help *cobra.Command, args []string, begun string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
-			cmd, rest, err := help.Root().Find(args)
-			if err == nil && len(rest) == 0 {
-				for _, sub := range cmd.Commands() {
-					if sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), begun) {
-						names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
-					}
-				}
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		},
+		}
+		cmd.InitDefaultHelpFlag() // help lists it
+		return cmd.Help()
 	}
 }
 
-// atMost accepts no more than n arguments. takes says which those are.
+// atMost accepts at most n arguments, which takes describes.
 func atMost(n int, takes string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) <= n {

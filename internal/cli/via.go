@@ -5,19 +5,20 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/provider"
 )
 
 // checkBatches rejects accounts without a Batch API. If the models of items name the provider, the run checks it.
-func (a *accounts) checkBatches(o *runOptions) error {
+func checkBatches(a *account.Accounts, o *runOptions) error {
 	switch {
 	case !o.usesBatches():
 		return nil
-	case a.upstreams != nil:
+	case a.Upstreams() != nil:
 		return fault.New(fault.Conflict, errors.New("--batch uses one account, but the settings have upstreams"), "set --provider instead of upstreams")
-	case !o.goesLive() && a.provider.Name != "" && a.provider.Batches.API == "":
-		return noBatchAPI(a.settings.registry, a.provider.Name)
+	case !o.goesLive() && a.Provider.Name != "" && a.Provider.Batches.API == "":
+		return noBatchAPI(a.Settings.Registry, a.Provider.Name)
 	}
 	return nil
 }

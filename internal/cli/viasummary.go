@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,7 +25,7 @@ func explainPending(e *fault.Error, all []batch.Part, o *runOptions) {
 	}
 	e.Err = fmt.Errorf(join, e.Err, text)
 	if o.cancel { // it is what is hinted otherwise
-		e.Hint = cmp.Or(e.Hint, "resume with the same command: "+o.command())
+		e.Hint = cmp.Or(e.Hint, sameCommand+": "+o.command())
 		return
 	}
 	if e.Hint == "" || e.Code == fault.Interrupted {
@@ -64,18 +63,4 @@ func (o *runOptions) withoutCancel() *runOptions {
 		less.args = append(less.args, "--batch")
 	}
 	return &less
-}
-
-// explainVia explains what a run by way of a Batch API may end with, and reports whether it was that.
-func explainVia(e *fault.Error, err error) bool {
-	pending, isPending := errors.AsType[*batch.PendingError](err)
-	switch {
-	case isPending:
-		e.Code, e.Hint = fault.Pending, pending.Hint()
-	case fault.Is[*batch.LostError](err), fault.Is[*batch.RefusedError](err):
-		e.Hint = fault.HintOf(err)
-	default:
-		return false
-	}
-	return true
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/runinfo"
@@ -71,7 +72,7 @@ func (o *workerOptions) table() []flagGroup {
 			{name: "max-items", field: countFrom(&o.maxItems, 1), help: "Exit after N items", common: true},
 			{name: "idle-exit", field: &o.idleExit, metavar: "DURATION", help: "Exit after this time without an item", common: true},
 		}},
-		{"Provider", append(o.account.target("Use the limits of this model"), o.account.headerFlag(), o.account.settings.configFlag())},
+		{"Provider", append(o.account.target("Use the limits of this model"), o.account.headerFlag(), configFlag(&o.account.Sources))},
 		{"Limits", o.account.limits.flags("learned")},
 		{"Watching", watch},
 	}
@@ -98,7 +99,7 @@ func runWorker(ctx context.Context, s *term.Streams, o *workerOptions) (err erro
 	if err := o.check(); err != nil {
 		return err
 	}
-	w := &workerRun{o: o, batchRun: newBatchRun(s, &runOptions{account: o.account, args: s.Args, watch: o.watch})}
+	w := &workerRun{o: o, batchRun: newBatchRun(s, &runOptions{account: o.account, shared: o.shared, args: s.Args, watch: o.watch})}
 	recorded, err := w.record()
 	if err != nil {
 		return err
@@ -130,45 +131,41 @@ func runWorker(ctx context.Context, s *term.Streams, o *workerOptions) (err erro
 }
 
 // open makes ready where calls go.
-func (w *workerRun) open(shared *shared) (err error) {
-	if w.accounts, err = w.o.account.open(sluice.Config{Observer: &w.observers}, w.s); err != nil {
+func (w *workerRun) open(shared *account.Shared) (err error) {
+	w.o.account.Scheduler.Observer, w.o.account.Excluded = &w.observers, w.leftOut
+	if w.accounts, err = w.o.account.open(w.s); err != nil {
 		return err
 	}
-	w.accounts.shared, w.accounts.settings.file.MaxThrottles = shared, nil // each task has its own
-	if err := w.accounts.openUpstreams(0, w.leftOut); err != nil {
+	w.accounts.Share(shared)
+	w.accounts.Settings.File.MaxThrottles = nil // each task has its own
+	if err := w.accounts.OpenUpstreams(); err != nil {
 		return errors.Join(err, w.accounts.Close())
 	}
-	w.accounts.explainLimits(w.s, w.o.watch.verbose)
+	explainSettings(w.s, w.accounts.Settings, w.o.watch.verbose)
 	return nil
 }
 
 // begin makes the worker ready. A provider that is named is looked at now: a key that is missing is missed before there is a task.
-func (w *workerRun) begin(ctx context.Context, shared *shared) (err error) {
+func (w *workerRun) begin(ctx context.Context, shared *account.Shared) (err error) {
 	a := w.accounts
-	if p := a.provider; p.Name != "" && a.upstreams == nil {
+	if p := a.Provider; p.Name != "" && a.Upstreams() == nil {
 		if _, err := a.Key(p); err != nil {
 			return err
 		}
 	}
 	source := cluster.SourceConfig{Job: w.o.job, MaxItems: w.o.maxItems, IdleExit: w.o.idleExit, Lane: (&lanes{accounts: a}).of}
-	if w.source, err = shared.cluster.Source(ctx, source); err != nil {
-		return explainJob(err, w.o.job)
+	if w.source, err = shared.Source(ctx, source); err != nil {
+		return err
 	}
-	cfg := batch.Config{
-		Provider: a.provider, Registry: a.settings.registry, BaseURL: a.flags.baseURL, Key: a.Key, Scheduler: a.Scheduler, Price: a.Price,
-		Transport: a.transport, ExtraHeader: a.headers, Workers: a.room.calls, Observer: &w.observers,
-		Logger: w.s.Logger(w.o.watch.verbose),
-	}
-	if a.upstreams != nil {
-		cfg.Upstreams = a.upstreams.Upstreams
-	}
+	cfg := batch.Config{Observer: &w.observers, Logger: w.s.Logger(w.o.watch.verbose)}
+	a.Fill(&cfg)
 	w.worker, err = batch.NewWorker(cfg, w.source)
 	return err
 }
 
 // lanes are how the worker's lanes are, as they were a moment ago: a whole snapshot for each task were too much.
 type lanes struct {
-	accounts *accounts
+	accounts *account.Accounts
 
 	mu  sync.Mutex
 	at  time.Time
@@ -185,7 +182,7 @@ func (l *lanes) of(model string) limits.LaneSnapshot {
 	if now := time.Now(); now.Sub(l.at) >= lanesAge {
 		l.at, l.all = now, make(map[string]limits.LaneSnapshot)
 		for _, lane := range l.accounts.Snapshot().Lanes {
-			if l.accounts.upstreams != nil {
+			if l.accounts.Upstreams() != nil {
 				all := l.all[""]
 				all.InFlight += lane.InFlight
 				lane = all
@@ -193,7 +190,7 @@ func (l *lanes) of(model string) limits.LaneSnapshot {
 			l.all[lane.Lane] = lane
 		}
 	}
-	if l.accounts.upstreams != nil {
+	if l.accounts.Upstreams() != nil {
 		model = ""
 	}
 	return l.all[model]
@@ -203,7 +200,7 @@ func (l *lanes) of(model string) limits.LaneSnapshot {
 func (w *workerRun) run(ctx context.Context, abandon func()) error {
 	p := startProgress(w.s, w.o.watch.progress, w.status)
 	defer p.stop()
-	listener := signals.Listen(signals.Config{Reread: w.rereading(), Drain: func(os.Signal) {
+	listener := signals.Listen(signals.Config{Reread: rereading(w.s, w.accounts.Settings, w.accounts.Reread), Drain: func(os.Signal) {
 		w.worker.Drain()
 		p.drain()
 	}, Abandon: func(os.Signal) {
@@ -239,10 +236,7 @@ func (w *workerRun) conclude(rep work.Report, returned int, err error) error {
 	if w.abandoned == 0 && (err == nil || errors.Is(err, work.ErrDrained)) { // an end by a signal is the usual one
 		return nil
 	}
-	if none, ok := errors.AsType[*batch.UnservedError](err); ok {
-		return fault.New(fault.Provider, none, "%s", none.Hint())
-	}
-	end := explain(explainJob(err, w.o.job), w.batchRun.o, w.accounts)
+	end := explain(err, w.batchRun.o, w.accounts)
 	if w.abandoned > 0 {
 		end.Err = fmt.Errorf("%w, with %d requests in flight: they may be billed, and another worker sends them again", end.Err, w.abandoned)
 	}

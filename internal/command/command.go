@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/fault"
 )
 
 // Spec is a command to run. Args is what it needs.
@@ -92,6 +94,17 @@ type NotStartedError struct {
 	Name string
 	Err  error
 }
+
+// Hint says what can be done.
+func (e *NotStartedError) Hint() string {
+	if _, missing := errors.AsType[*exec.Error](e.Err); missing {
+		return "name an executable in PATH or by its path, or run a shell command with sh -c"
+	}
+	return ""
+}
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *NotStartedError) FaultCode() string { return fault.Program }
 
 // Error names the command.
 func (e *NotStartedError) Error() string {

@@ -127,7 +127,7 @@ providers:
 	if !ok || p.BaseURL != "http://10.0.0.1:8000/v1" || !p.KeyOptional || p.Headers[0].Limit != "X-House-Limit" || p.Codes["toofast"] != sluice.RateLimit {
 		t.Errorf("%+v", p)
 	}
-	if tier, err := f.Registry().Find("house", "normal", ""); err != nil || tier.Limits.RPM != 100 || tier.Latency != 2*time.Second || tier.Source != "sluice.yaml" {
+	if tier, err := f.Registry().Find("house", "normal", ""); err != nil || tier.Limits.RPM != 100 || tier.Latency.Duration != 2*time.Second || tier.Source != "sluice.yaml" {
 		t.Errorf("%+v %v", tier, err)
 	}
 	if p, _ := f.Registry().Lookup("openai"); p.BaseURL != "https://proxy.example.com/v1" || p.KeyEnv[0] != "OPENAI_API_KEY" {

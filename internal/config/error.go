@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -39,6 +40,9 @@ func (e *Error) Error() string {
 
 // Hint says what to do about it; "" is nothing in particular.
 func (e *Error) Hint() string { return e.hint }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *Error) FaultCode() string { return fault.Settings }
 
 // wrong is an error about the field of that path, or about what it is missing in.
 func (d *document) wrong(field string, err error) *Error {

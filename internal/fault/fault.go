@@ -6,6 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
 )
 
 // Exit codes.
@@ -34,10 +38,10 @@ func (e *Error) Error() string { return plain(e.Err) }
 func (e *Error) Unwrap() error { return e.Err }
 
 // Exit returns the exit code.
-func (e *Error) Exit() int { return e.Code.Exit() }
+func (e *Error) Exit() int { return EntryOf(e.Code).Exit }
 
 // Advice returns the hint of the error, or that of the catalogue.
-func (e *Error) Advice() string { return cmp.Or(e.Hint, e.Code.Entry().Fix) }
+func (e *Error) Advice() string { return cmp.Or(e.Hint, EntryOf(e.Code).Fix) }
 
 // New returns an error with a code and a hint.
 func New(code Code, err error, hint string, args ...any) error {
@@ -52,23 +56,48 @@ func (e Exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // Of returns err as an Error: as it is if it is one, otherwise with the code and the hint that it carries, as below.
 //
-// An error carries its code with a method FaultCode() string, and its hint with a method Hint() string. Without a code, the code is
-// [Interrupted] for the end of a context, otherwise [Failed].
+// An error carries its code with a method FaultCode() string, and its hint with a method Hint() string. Without a code, the cause decides:
+// the end of a context, a full disk, a file. Otherwise the code is [Failed].
 func Of(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
-	e := &Error{Code: Failed, Err: err, Hint: HintOf(err)}
+	e := &Error{Code: cmp.Or(CodeOf(err), Failed), Err: err, Hint: HintOf(err)}
+	switch {
+	case e.Code == Interrupted, e.Code == Failed && errors.Is(err, context.Canceled):
+		e.Code, e.Err = Interrupted, errors.New("interrupted")
+	case e.Code != Failed:
+		e.List = e.Code == Input || e.Code == Changed || e.Code == Blocked
+	case DiskFull(err):
+		e.Code = Disk
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		e.Code = OpenFiles
+	case Is[*fs.PathError](err), Is[*os.LinkError](err):
+		e.Code = File
+	}
+	return e
+}
+
+// CodeOf returns the code that an error carries; "" if it carries none.
+func CodeOf(err error) Code {
 	var coded interface {
 		error
 		FaultCode() string
 	}
-	switch {
-	case errors.As(err, &coded):
-		e.Code = Code(coded.FaultCode())
-	case errors.Is(err, context.Canceled):
-		e.Code, e.Err = Interrupted, errors.New("interrupted")
+	if errors.As(err, &coded) {
+		return coded.FaultCode()
 	}
+	return ""
+}
+
+// DiskFull reports whether a write failed because of a full disk, a quota, or the maximum size of a file.
+func DiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EFBIG) || errors.Is(err, syscall.EDQUOT)
+}
+
+// Say replaces phrases of the hint, such as "another output", by their form for one command.
+func (e *Error) Say(phrases ...string) *Error {
+	e.Hint = strings.NewReplacer(phrases...).Replace(e.Advice())
 	return e
 }
 

@@ -27,10 +27,10 @@ func TestAnErrorCarriesItsCodeAndHint(t *testing.T) {
 		exit int
 	}{
 		{fmt.Errorf("out: %w", coded{}), fault.InUse, "out: taken", "wait", fault.ExitUsage},
-		{fmt.Errorf("run: %w", context.Canceled), fault.Interrupted, "interrupted", "run the same command again", fault.ExitInterrupted},
+		{fmt.Errorf("run: %w", context.Canceled), fault.Interrupted, "interrupted", "resume with the same command", fault.ExitInterrupted},
 		{errors.New("odd"), fault.Failed, "odd", "", fault.ExitFailed},
 		{fault.New(fault.Price, errors.New("no price"), "set %s", "--price"), fault.Price, "no price", "set --price", fault.ExitUsage},
-		{&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}, fault.Failed, "x does not exist", "", fault.ExitFailed},
+		{&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}, fault.File, "x does not exist", "name a file that exists, or a directory that you can write to", fault.ExitUsage},
 	} {
 		e := fault.Of(c.err)
 		if e.Code != c.code || e.Error() != c.text || e.Advice() != c.hint || e.Exit() != c.exit {

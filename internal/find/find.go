@@ -156,6 +156,9 @@ func (e *FieldError) Error() string { return "find: Config." + e.Field + ": " + 
 // Unwrap returns the reason.
 func (e *FieldError) Unwrap() error { return e.Err }
 
+// FaultField returns the field, and the error in it.
+func (e *FieldError) FaultField() (string, error) { return e.Field, e.Err }
+
 // Errors of a search that ended early. Another one is a *provider.Error if the provider responds to no request, such as for a
 // spent quota or a rejected key, or the cause of the context.
 var (

@@ -11,7 +11,7 @@ import (
 )
 
 // Structs are read and written by the names and the option omitzero of their json tags. Their fields are structs, signed integers,
-// float64, bool, string, json.RawMessage (a value as it is), and pointers to these, of which nil is null.
+// float64, bool, string, json.RawMessage (a value as it is), and pointers to these, of which nil is null. []string is written only.
 
 // plan has the fields of a struct type.
 type plan struct {
@@ -77,6 +77,16 @@ func appendValue(b []byte, v reflect.Value) []byte {
 	case reflect.Float64:
 		return strconv.AppendFloat(b, v.Float(), 'f', -1, 64)
 	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.String {
+			b = append(b, '[')
+			for i := range v.Len() {
+				if i > 0 {
+					b = append(b, ',')
+				}
+				b = AppendString(b, v.Index(i).String())
+			}
+			return append(b, ']')
+		}
 		if text := v.Bytes(); !Valid(text) {
 			return AppendString(b, text)
 		}

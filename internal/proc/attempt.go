@@ -101,7 +101,6 @@ func (x *Exec) attempt(ctx context.Context, permit *sluice.Permit, item work.Ite
 	case err != nil:
 		return result, x.broken(err)
 	}
-	result.Payload, result.Status = t.answer, max(0, t.end.ExitCode)
 	x.lane.bound(&j.limits, t)
 	o, another := x.outcome(t)
 	j.limits.reset = o.Until

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/atomicfile"
+	"github.com/sluice-llm/sluice/internal/fault"
 )
 
 // Names in the directory of a run, and in that of an item.
@@ -81,6 +82,9 @@ func (e *DirectoryError) Error() string { return e.Dir + " " + e.Text }
 
 // Hint says what can be done.
 func (e *DirectoryError) Hint() string { return e.Advice }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *DirectoryError) FaultCode() string { return fault.Output }
 
 // itemDir is the directory of one item: what its present or last try wrote, and those before under .failed.
 type itemDir struct {

@@ -3,6 +3,8 @@ package proc
 import (
 	"fmt"
 	"strings"
+
+	"github.com/sluice-llm/sluice/internal/fault"
 )
 
 // ConfigError is returned by Open for a Config that is wrong.
@@ -16,6 +18,9 @@ func (e *ConfigError) Error() string { return "proc: " + e.Field + ": " + e.Err.
 
 // Unwrap returns what is wrong.
 func (e *ConfigError) Unwrap() error { return e.Err }
+
+// FaultField returns the field, and the error in it.
+func (e *ConfigError) FaultField() (string, error) { return e.Field, e.Err }
 
 // mostBlocked is how many stages a BlockedError names.
 const mostBlocked = 10
@@ -43,3 +48,6 @@ func (e *BlockedError) Error() string {
 func (e *BlockedError) Hint() string {
 	return "find the cause in result.json and stderr.log of the failed items, then retry them with --redo failed"
 }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *BlockedError) FaultCode() string { return fault.Blocked }

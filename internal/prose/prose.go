@@ -63,6 +63,20 @@ func Source(source limits.Source, c limits.Claims) string {
 // Limit writes a limit with its unit: "900 requests/min", "8 concurrent requests".
 func Limit(d limits.Dimension, n int64) string { return Group(n) + " " + d.Counted("/min", "/day") }
 
+// Limits lists limits with the names of their flags.
+func Limits(all limits.Limits) string {
+	var words []string
+	for d, limit := range all.All() {
+		if *limit > 0 {
+			words = append(words, d.String()+" "+Group(*limit))
+		}
+	}
+	if len(words) == 0 {
+		return "none known"
+	}
+	return strings.Join(words, ", ")
+}
+
 // Fields joins the fields of a line, without empty ones.
 func Fields(fields ...string) string {
 	return strings.Join(slices.DeleteFunc(fields, func(f string) bool { return f == "" }), " · ")

@@ -2,7 +2,12 @@
 // and a device may have no end.
 package regular
 
-import "os"
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
 
 // Error is returned for what is there and is not a regular file, such as a directory, a pipe or a device.
 type Error struct{ Path string }
@@ -24,4 +29,25 @@ func Open(path string) (*os.File, error) {
 		return nil, err
 	}
 	return os.Open(path)
+}
+
+// Read returns the content of a small file or named pipe, which has at most that many MiB.
+func Read(path string, maxMiB int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if kind := info.Mode().Type(); kind != 0 && kind != fs.ModeNamedPipe {
+		return nil, fmt.Errorf("%s is neither a file nor a pipe", path)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxMiB<<20+1))
+	if err == nil && int64(len(b)) > maxMiB<<20 {
+		err = fmt.Errorf("%s is larger than %d MiB", path, maxMiB)
+	}
+	return b, err
 }

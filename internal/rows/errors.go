@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/sluice-llm/sluice/internal/fault"
 )
 
 // mostNamed is how many rows an error names.
@@ -60,6 +62,9 @@ func (e *Errors) Unwrap() []error {
 // Hint returns the first problem's hint.
 func (e *Errors) Hint() string { return e.Problems[0].Hint }
 
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *Errors) FaultCode() string { return fault.Input }
+
 // Missing is the error of a row that a file had when it was read before. Its number is that of a line, or of an item of an array.
 func Missing(path string, number int, array bool) *Error {
 	return Numbered(number, array).Wrong(path, &Problem{Text: "the item is missing: the file was truncated after the check",
@@ -114,3 +119,6 @@ func (e *ChangedError) Error() string {
 func (e *ChangedError) Hint() string {
 	return "run the changed items again with --redo changed, or keep the recorded results with --redo none"
 }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *ChangedError) FaultCode() string { return fault.Changed }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"iter"
 
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
@@ -88,6 +89,9 @@ func (e *Error) Error() string {
 	}
 	return text
 }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *Error) FaultCode() string { return fault.Input }
 
 // spoken is how an input is called in messages.
 func spoken(path string) string {

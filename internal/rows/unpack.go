@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
+
+	"github.com/sluice-llm/sluice/internal/fault"
 )
 
 const (
@@ -161,3 +163,6 @@ func (u *unpacked) copyTo(w io.Writer) error {
 		}
 	}
 }
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *UnpackError) FaultCode() string { return fault.Disk }

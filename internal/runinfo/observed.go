@@ -146,19 +146,18 @@ type UpstreamCounts struct {
 
 // Observe adds a result.
 func (u *UpstreamCounts) Observe(res *work.Result) {
-	up, ok := res.Data.(*provider.Upstream)
-	if !ok {
+	if res.Upstream == "" {
 		return
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	sum := u.done[up.Name]
+	sum := u.done[res.Upstream]
 	if sum == nil {
 		if u.done == nil {
 			u.done = make(map[string]*Upstream)
 		}
 		sum = &Upstream{}
-		u.done[up.Name] = sum
+		u.done[res.Upstream] = sum
 	}
 	sum.Items++
 	if res.Kind != sluice.OK {

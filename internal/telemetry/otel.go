@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/go-logr/logr"
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -61,26 +59,24 @@ func NewOTel(ctx context.Context, cfg OTelConfig) (*OTel, error) {
 	}
 	o := &OTel{cfg: cfg}
 	o.subjects = newTable(o.subject, func() *subject { return o.subject(route{lane: otherLanes}) })
-	otel.SetLogger(logr.Discard())
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(o.warn))
 	about, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", "sluice"), attribute.String("service.version", cfg.Version)),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
-		o.warn(err) // what could be read of the variables is there
+		o.Warn(err) // what could be read of the variables is there
 	}
 	exporter, err := otlptrace.New(ctx, client)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
-	o.ended = &countedExporter{SpanExporter: exporter, warn: o.warn}
+	o.ended = &countedExporter{SpanExporter: exporter, warn: o.Warn}
 	o.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(about), sdktrace.WithBatcher(o.ended))
 	o.tracer = newTracer(o.traces.Tracer(otelScope), o.subjects, o.ended)
 	return o, nil
 }
 
-// warn tells of the first failure.
-func (o *OTel) warn(err error) {
+// Warn reports the first failure.
+func (o *OTel) Warn(err error) {
 	o.warned.Do(func() { o.cfg.Warn(fmt.Errorf("OpenTelemetry: %w", err)) })
 }
 
@@ -91,10 +87,10 @@ func (o *OTel) Observe(e sluice.Event) { o.tracer.observe(&e) }
 func (o *OTel) Shutdown(ctx context.Context) {
 	o.tracer.endAll()
 	if err := o.traces.Shutdown(ctx); err != nil {
-		o.warn(err)
+		o.Warn(err)
 	}
 	if lost := o.ended.lost(); lost > 0 {
-		o.warn(fmt.Errorf("%d of %d spans were not sent: set OTEL_TRACES_SAMPLER=traceidratio to send fewer", lost, o.ended.made.Load()))
+		o.Warn(fmt.Errorf("%d of %d spans were not sent: set OTEL_TRACES_SAMPLER=traceidratio to send fewer", lost, o.ended.made.Load()))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/atomicfile"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/regular"
 )
 
@@ -131,6 +132,17 @@ func (e *LockedError) Error() string {
 	}
 	return fmt.Sprintf("%s is in use by process %d", e.Path, e.PID)
 }
+
+// Hint says what can be done.
+func (e *LockedError) Hint() string {
+	if e.PID == 0 {
+		return "wait for that run, or use another output"
+	}
+	return fmt.Sprintf("wait for that run, stop it with kill -INT %d, or use another output", e.PID)
+}
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *LockedError) FaultCode() string { return fault.InUse }
 
 // missing is an error if the file is not, or not whole, where it was: somebody removed, replaced or cut it.
 func (j *Journal) missing() error {

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/sluice-llm/sluice/internal/fault"
 )
 
 // SyncMode says when lines of a journal are forced to the disk. A killed process loses nothing in any mode; it is the
@@ -108,6 +110,25 @@ func (e *JournalError) Error() string {
 
 // Unwrap returns what is wrong.
 func (e *JournalError) Unwrap() error { return e.Err }
+
+// Hint says what can be done.
+func (e *JournalError) Hint() string {
+	switch {
+	case e.Line == 1:
+		return "the file is not an output of Sluice: use another output"
+	case fault.DiskFull(e.Err):
+		return fault.EntryOf(fault.Disk).Fix
+	}
+	return cmp.Or(fault.HintOf(e.Err), "repair the file or make it writable, then resume with the same command")
+}
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *JournalError) FaultCode() string {
+	if e.Line == 1 {
+		return fault.Output
+	}
+	return fault.Disk
+}
 
 // OpenJournal opens or creates the journal at path, locks it, and cuts off a last line that was torn. It fails with a
 // *LockedError if another process has it open.

@@ -32,7 +32,7 @@ func answer(took time.Duration, outcome func(item work.Item, n int) sluice.Outco
 		case <-ctx.Done():
 			return work.Result{}, sluice.Outcome{Kind: sluice.Network, Err: ctx.Err()}
 		}
-		return work.Result{Payload: []byte(item.ID), FinishReason: "stop"}, outcome(item, n)
+		return work.Result{Response: work.Response{Payload: []byte(item.ID), FinishReason: "stop"}}, outcome(item, n)
 	}
 }
 

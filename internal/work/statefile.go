@@ -144,6 +144,9 @@ func (r *Runner) keepState() (end func(error)) {
 			s.Outlook, s.Reason = "", ""
 			if s.Status = statusOf(err); err != nil && s.Status != CalledOff {
 				s.Reason = err.Error()
+				if s.Status == Stopped {
+					s.Reason = "run stopped: " + s.Reason
+				}
 			}
 		})
 	}

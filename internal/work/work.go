@@ -14,6 +14,7 @@ import (
 	"fmt"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 )
 
 // Item is one piece of work.
@@ -53,20 +54,33 @@ type Result struct {
 	Err   error        // nil for OK
 	Tally sluice.Tally // over all its tries
 
-	Status       int    // of the answer: HTTP status or exit code; 0 when there was none
-	RequestID    string // the provider's name for the answer
-	FinishReason string // why the model stopped
-	Payload      []byte // the answer's body, also of a failure that came with one
-	Data         any    // from the Handler
-
-	Cost    float64 // in US dollars, of all its tries;
-	HasCost bool    // that is known
-
-	Estimated float64 // the part of Cost that is an estimate, as no response states the usage
-	Unpriced  int     // calls of the provider's tools that are not in Cost, as their price is unknown
+	Response
+	Charge
+	Data any // from the Handler
 
 	Cached bool  // it came from the call of an equal request
 	Offset int64 // where its line is in the journal
+}
+
+// Response has the figures of an item's last response. Items with equal requests share it.
+type Response struct {
+	Status       int    `json:"status,omitzero"`        // HTTP status; 0 when there was none
+	RequestID    string `json:"request_id,omitzero"`    // the provider's name for the response
+	FinishReason string `json:"finish_reason,omitzero"` // why the model stopped
+	Payload      []byte `json:"-"`                      // the response's body, also of a failure that came with one
+}
+
+// Charge has the figures of an item's attempts: their account and their cost. Each item has its own.
+type Charge struct {
+	Upstream string `json:"upstream,omitzero"` // the upstream that responded, if there are several
+	Via      string `json:"-"`                 // batch-api, if a Batch API returned the response
+	Batch    string `json:"-"`                 // and the ID of its batch
+
+	Cost    float64 `json:"cost,omitzero"`     // in US dollars, of all attempts;
+	HasCost bool    `json:"has_cost,omitzero"` // that is known
+
+	Estimated float64 `json:"cost_estimated,omitzero"` // the part of Cost that is an estimate, as no response states the usage
+	Unpriced  int     `json:"unpriced,omitzero"`       // calls of the provider's tools that are not in Cost, as their price is unknown
 }
 
 // Hash is the identity of a request. The zero value is none.
@@ -130,8 +144,13 @@ var (
 	ErrCalledOff = errors.New("the run was cancelled")
 
 	// ErrDrained is returned by a run that Drain ended before all items were done.
-	ErrDrained = errors.New("the run was stopped before all items were done")
+	ErrDrained error = drainedError{}
 )
+
+type drainedError struct{}
+
+func (drainedError) Error() string     { return "the run was stopped before all items were done" }
+func (drainedError) FaultCode() string { return fault.Interrupted }
 
 // StoppedError is returned by a run that stopped because nothing more could succeed, or because Stop said so. What was
 // not done is left to do. It unwraps to the cause.
@@ -143,13 +162,29 @@ type StoppedError struct {
 
 // Error says why the run stopped.
 func (e *StoppedError) Error() string {
-	if e.Kind == sluice.OK {
-		return "run stopped: " + e.Err.Error()
+	switch e.FaultCode() {
+	case fault.KeyRejected:
+		return "the key was rejected: " + e.Err.Error()
+	case fault.Quota:
+		return "the account's quota is spent: " + e.Err.Error()
+	case fault.SameError:
+		return "the last items all failed with the same error: " + e.Err.Error()
 	}
-	if e.ID == "" {
-		return fmt.Sprintf("run stopped: %s: %v", e.Kind, e.Err)
+	return e.Err.Error()
+}
+
+// FaultCode is the code of the error in the catalogue of errors.
+func (e *StoppedError) FaultCode() string {
+	code := fault.CodeOf(e.Err)
+	switch {
+	case code != "" || e.Kind == sluice.OK:
+		return code
+	case e.Kind == sluice.Auth:
+		return fault.KeyRejected
+	case e.Kind == sluice.QuotaExhausted:
+		return fault.Quota
 	}
-	return fmt.Sprintf("run stopped: %s: item %q: %v", e.Kind, e.ID, e.Err)
+	return fault.SameError
 }
 
 // Unwrap returns the cause.

@@ -1,11 +1,16 @@
-package cli_test
+package proc_test
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+	_ "time/tzdata" // as the binary has it
 
-	"github.com/sluice-llm/sluice/internal/cli"
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/proc"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // in is an instant such as 2026-03-11 11:59 in a zone. An offset behind it tells hours apart that a clock shows twice.
@@ -102,8 +107,8 @@ func TestNotBetween(t *testing.T) {
 				if one.until != "" {
 					want = in(t, test.zone, one.until)
 				}
-				until, err := cli.QuietUntil(now, test.hours...)
-				if err != nil || !until.Equal(want) {
+				hours, err := proc.ParseHours(test.hours)
+				if until := hours.End(now); err != nil || !until.Equal(want) {
 					t.Errorf("at %v: until %v, want %v, error %v", now, until, want, err)
 				}
 			}
@@ -118,11 +123,40 @@ func TestHoursThatAreNone(t *testing.T) {
 		"12:00-13:00 UTC Mon-Fri": false, "12:00-13:00 ../../etc/passwd": false, "00:00-24:00": false, "00:00-24:00 Mon-Fri,Sat-Fri": false,
 		"22:00-21:59 Mon,Wed,Fri,Sun": true, "12:00-13:00 Monday-Wednesday": true, "24:00-02:00": true,
 	} {
-		if _, err := cli.QuietUntil(time.Now(), text); (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "--not-between") {
+		if _, err := proc.ParseHours([]string{text}); (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "--not-between") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if _, err := cli.QuietUntil(time.Now(), "00:00-12:00 UTC", "12:00-24:00 UTC"); err == nil {
+	if _, err := proc.ParseHours([]string{"00:00-12:00 UTC", "12:00-24:00 UTC"}); err == nil {
 		t.Error("hours that leave nothing are taken")
 	}
+}
+
+func TestHoursPauseAScheduler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // from 2000-01-01 00:00 UTC
+		s, err := sluice.New(sluice.Config{Limits: sluice.Limits{Concurrency: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		hours, err := proc.ParseHours([]string{"23:30-00:45 UTC"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes, start := 0, time.Now()
+		stop := hours.Keep(s, &work.Pauses{}, slog.New(slog.DiscardHandler), func() { changes++ })
+		if reason := hours.Reason(time.Now()); !strings.Contains(reason, "by --not-between (45") {
+			t.Errorf("the reason is %q", reason)
+		}
+		permit, err := s.Acquire(t.Context(), sluice.Call{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		permit.Release(sluice.Outcome{})
+		if took := time.Since(start).Round(time.Second); took != 45*time.Minute || hours.Reason(time.Now()) != "" || changes != 2 {
+			t.Errorf("resumed after %v with %d changes, because %q", took, changes, hours.Reason(time.Now()))
+		}
+		stop()
+		stop()
+	})
 }

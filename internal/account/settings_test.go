@@ -1,11 +1,10 @@
-package cli
-
-// What a run begins with cannot be seen from outside: this test is in the package.
+package account_test
 
 import (
 	"testing"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
@@ -16,7 +15,7 @@ func TestSnapshotsAreOfTheirModel(t *testing.T) {
 		"gpt-4o-2024-08-06": "gpt-4o", "claude-opus-4-5-20251101": "claude-opus-4-5", "mistral-small-latest": "mistral-small",
 		"gpt-4o": "gpt-4o", "gpt-4o-mini": "gpt-4o-mini", "-20251101": "-20251101", "m-20259901": "m-20259901", "": "",
 	} {
-		if got := family(id); got != want {
+		if got := account.ModelKey(id); got != want {
 			t.Errorf("%q is of %q, want %q", id, got, want)
 		}
 	}
@@ -30,33 +29,34 @@ func TestEachLimitIsOfTheNearestThatStatesIt(t *testing.T) {
 		OTPM: &config.Limit{Value: 25, Source: limits.SourceMeasured},
 		TPD:  &config.Limit{Value: 30, Source: limits.SourceHeader},
 	}}
-	s := &settings{registry: provider.Published(), tier: "tier1", file: config.File{Limits: written}}
+	s := &account.Settings{Registry: provider.Published(), Tier: "tier1", File: config.File{Limits: written}}
 	p, _ := provider.Lookup("anthropic")
 	flags := sluice.Limits{ITPM: 1, Concurrency: 2, Burst: 3}
 	for _, model := range []string{"", "claude-sonnet-4-5"} { // of the file
 		var c sluice.Config
 		written.Model = model
-		if err := s.Apply(&c, p, "claude-sonnet-4-5-20250929", flags); err != nil {
+		if err := s.Apply(&c, p, "", "claude-sonnet-4-5-20250929", flags); err != nil {
 			t.Fatal(err)
 		}
-		told := sluice.Limits{RPM: 10, ITPM: 1, Concurrency: 2, Burst: 3}
-		if c.Limits != told {
-			t.Errorf("told %+v, want %+v", c.Limits, told)
+		ceilings := sluice.Limits{RPM: 10, ITPM: 1, Concurrency: 2, Burst: 3}
+		if c.Limits != ceilings {
+			t.Errorf("ceilings %+v, want %+v", c.Limits, ceilings)
 		}
 		if want := (sluice.Limits{OTPM: 25, TPD: 30}); c.Start != want {
 			t.Errorf("start %+v, want %+v", c.Start, want)
 		}
 		if model != "" {
-			told = flags
+			ceilings = flags
 		}
-		if c.Account != told {
-			t.Errorf("account %+v, want %+v", c.Account, told)
+		if c.Account != ceilings {
+			t.Errorf("account %+v, want %+v", c.Account, ceilings)
 		}
 	}
 	written.Model = ""
-	s.tier = "start"
+	s.Tier = "start"
 	var c sluice.Config
-	if err := s.Apply(&c, p, "claude-sonnet-5", sluice.Limits{RPM: 3}); err != nil || c.Start != (sluice.Limits{ITPM: 20, OTPM: 25, TPD: 30}) {
+	err := s.Apply(&c, p, "", "claude-sonnet-5", sluice.Limits{RPM: 3})
+	if err != nil || c.Start != (sluice.Limits{ITPM: 20, OTPM: 25, TPD: 30}) {
 		t.Errorf("%+v, %v", c.Start, err)
 	}
 }

@@ -1,10 +1,10 @@
 //go:build unix
 
-package cli
+package account
 
 import "syscall"
 
-// openFiles is how many files this process may open, and 0 if that is not known. Go has raised it as far as it may.
+// openFiles returns how many files this process may open, or 0 if that is unknown. Go has raised the limit to its maximum.
 func openFiles() uint64 {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

@@ -1,4 +1,4 @@
-package cli
+package account
 
 // When limits are read again cannot be seen from outside within a test's time: this test is in the package.
 
@@ -22,7 +22,9 @@ type respond func() (status int, body string)
 
 func (a respond) RoundTrip(r *http.Request) (*http.Response, error) {
 	status, body := a()
-	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r, ProtoMajor: 1, ProtoMinor: 1}, nil
+	return &http.Response{
+		StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r, ProtoMajor: 1, ProtoMinor: 1,
+	}, nil
 }
 
 func TestPublishedLimitsAreReadEveryTenMinutes(t *testing.T) {
@@ -39,13 +41,14 @@ func TestPublishedLimitsAreReadEveryTenMinutes(t *testing.T) {
 		}
 		var mu sync.Mutex
 		start, reads, status, rpm := time.Now(), 0, 200, 600
-		p := &limitsReader{api: api, key: "k", base: respond(func() (int, string) {
+		p := &LimitsReader{api: api, key: "k", base: respond(func() (int, string) {
 			mu.Lock()
 			defer mu.Unlock()
 			if reads++; time.Since(start)%(10*time.Minute) > time.Second {
 				t.Errorf("a read after %v", time.Since(start))
 			}
-			return status, fmt.Sprintf(`{"data":[{"group_type":"model_group","models":["m"],"limits":[{"type":"requests_per_minute","value":%d}]}]}`, rpm)
+			const group = `{"group_type":"model_group","models":["m"],"limits":[{"type":"requests_per_minute","value":%d}]}`
+			return status, fmt.Sprintf(`{"data":[`+group+`]}`, rpm)
 		})}
 		var warnings []error
 		end := p.follow(s, func(err error) {
@@ -73,7 +76,7 @@ func TestPublishedLimitsAreReadEveryTenMinutes(t *testing.T) {
 		publish(200, 900)
 		time.Sleep(10*time.Minute + time.Second)
 		check(900)
-		for _, code := range []int{500, 401, 200, 500} { // what was read last stays
+		for _, code := range []int{500, 401, 200, 500} { // the limits that were read last stay
 			publish(code, 100*code/50)
 			time.Sleep(10 * time.Minute)
 			if code == 200 {

@@ -1,0 +1,344 @@
+// Package account opens accounts at providers: it turns settings, keys and configured limits into Schedulers, and applies the limits again
+// when the settings change.
+package account
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/fault"
+	"github.com/sluice-llm/sluice/internal/pricing"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// Purpose is what accounts are opened for.
+type Purpose int
+
+// The purposes. Check and Estimate write no state and request no published limits.
+const (
+	Send     Purpose = iota // send requests
+	Serve                   // send requests of clients, which name the models
+	Submit                  // let other hosts send requests
+	Check                   // check the settings and keys
+	Estimate                // estimate cost and time, without keys
+)
+
+// Config says where requests go, with which key and within which limits.
+type Config struct {
+	Provider string // name of the provider (default: recognized from the model)
+	BaseURL  string // address of the provider, in the form of its SDK (default: the address in the registry)
+	Model    string // model of all requests; "" if requests name their models
+
+	Header  []string // headers of all requests, in the form "Name: value"
+	Keys    KeySource
+	Sources Sources
+	Limits  sluice.Limits // configured by flags; they take precedence over all settings
+	Rate    *pricing.Rate // price of all models (default: of the settings, or the published price)
+
+	Purpose   Purpose
+	Scheduler sluice.Config // template of all Schedulers
+
+	// Excluded, if not nil, is called when an upstream or one of its keys is excluded, and when the exclusion ends.
+	Excluded func(provider.Exclusion)
+
+	Hide func(secret string) // is called with each text that must never be printed
+	Warn func(text string)   // is called with each warning
+}
+
+// Accounts are where requests go: one account for each provider of the requests, or the accounts of upstreams. Open returns them. After
+// OpenUpstreams, they are safe for concurrent use. Do not modify the exported fields.
+type Accounts struct {
+	Config   Config
+	Provider provider.Provider // without a Name if it is recognized from the model
+	Header   http.Header
+	Room     int       // maximum number of requests in flight, because each is an open file; 0 is no limit
+	Settings *Settings // nil if they cannot be read
+
+	found     sync.Map // keys by provider; without a Value if the provider needs no key
+	pool      *pool
+	replaced  bool                // SetUpstreams was called
+	upstreams *provider.Upstreams // nil: there are none
+	accounts  int                 // number of accounts of upstreams
+	warned    sync.Map            // warnings about prices
+
+	current *Settings // with the limits that apply now; the turn of pool guards it
+
+	mu        sync.Mutex
+	opened    []member
+	followers []func() // end the reading of published limits
+}
+
+// Open checks cfg and reads the settings. Close the Accounts.
+func Open(cfg Config) (*Accounts, error) {
+	if err := checkBaseURL(cfg.BaseURL); err != nil {
+		return nil, err
+	}
+	pricing.Models() // takes some 5 ms, for which no request should wait
+	a, err := newAccounts(cfg, &pool{})
+	if err != nil {
+		return nil, err
+	}
+	if a.Header, err = ParseHeader(cfg.Header); err != nil {
+		return nil, err
+	}
+	if err := checkHeader(a.Header, cfg.Hide); err != nil {
+		return nil, err
+	}
+	if a.Provider.Name == "sim" {
+		a.pool.transport, err = simulator()
+		return a, err
+	}
+	a.Room = room()
+	t := provider.NewBase(connections)
+	t.MaxConnsPerHost = a.Room
+	a.pool.transport = t
+	return a, nil
+}
+
+// Again returns Accounts with the same Config that read the settings again. They share connections and open accounts with a. Also after an
+// error, their Settings say which files were read, if any.
+func (a *Accounts) Again() (*Accounts, error) {
+	next, err := newAccounts(a.Config, a.pool)
+	next.Header, next.Room = a.Header, a.Room
+	return next, err
+}
+
+// newAccounts reads the settings.
+func newAccounts(cfg Config, shared *pool) (a *Accounts, err error) {
+	a = &Accounts{Config: cfg, pool: shared}
+	if a.Settings, err = cfg.Sources.Open(); err != nil {
+		return a, err
+	}
+	a.current = a.Settings
+	if cfg.Keys.File != "" {
+		a.Settings.Files.Note(cfg.Keys.File)
+	}
+	if cfg.Provider == "" {
+		return a, nil
+	}
+	known := a.Settings.Registry
+	p, ok := known.Lookup(cfg.Provider)
+	switch {
+	case !ok:
+		return a, UnknownProvider(known, cfg.Provider)
+	case p.Name == "sim" && cfg.BaseURL != "":
+		return a, fault.New(fault.Conflict, errors.New("--base-url does not apply to --provider sim, which is built in"),
+			"omit it, or use a running `sluice sim` with --provider openai-compatible")
+	}
+	a.Provider = p
+	return a, a.ApplyLimits(&sluice.Config{}, p, "") // is wrong now rather than later
+}
+
+// Share lets all accounts share their limits by a Redis server; nil shares nothing. Call it before an account is opened.
+func (a *Accounts) Share(sh *Shared) { a.pool.shared = sh }
+
+// Transport sends the requests.
+func (a *Accounts) Transport() http.RoundTripper { return a.pool.transport }
+
+// dry reports whether accounts leave no trace.
+func (a *Accounts) dry() bool { return a.Config.Purpose >= Check }
+
+// UnknownProvider is the error for a name that is not in the registry.
+func UnknownProvider(r *provider.Registry, name string) error {
+	return fault.New(fault.Provider, fmt.Errorf("unknown provider %q%s", name, provider.DidYouMean(r.Suggest(name))),
+		"set --provider to one of %s", strings.Join(r.Names(), ", "))
+}
+
+// checkAddress refuses a provider without an address.
+func (a *Accounts) checkAddress(p provider.Provider) error {
+	if a.Config.BaseURL != "" || p.BaseURL != "" || a.Config.Purpose == Submit {
+		return nil
+	}
+	return fault.New(fault.Provider, fmt.Errorf("provider %s has no default address", p.Name),
+		"set its address, for example --base-url %s", cmp.Or(p.BaseForm, "http://127.0.0.1:8000/v1"))
+}
+
+// Of returns the provider of a model: the named one, or the one that the model is recognized as.
+func (a *Accounts) Of(model string) (provider.Provider, error) {
+	if a.Provider.Name != "" {
+		return a.Provider, nil
+	}
+	known := a.Settings.Registry
+	p, ok := known.Recognise(model)
+	if !ok && a.Config.BaseURL != "" {
+		p, ok = known.Lookup("openai-compatible")
+	}
+	if !ok {
+		near := ""
+		if ids := known.SuggestModel(model); len(ids) > 0 {
+			near = ": ids begin with " + strings.Join(ids, " or ")
+		}
+		return p, fault.New(fault.Provider, fmt.Errorf("the provider of model %q is unknown%s", model, near),
+			"set --provider, one of %s, or --base-url for an OpenAI-compatible server", strings.Join(known.Names(), ", "))
+	}
+	return p, a.checkAddress(p)
+}
+
+// Scheduler returns a Scheduler for the account at p. Close closes it.
+func (a *Accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
+	key, err := a.Key(p)
+	if err != nil {
+		return nil, err
+	}
+	return a.open(config.Upstream{BaseURL: a.Config.BaseURL}, p, key)
+}
+
+// open opens the account of an upstream at p, unless another upstream has opened it.
+func (a *Accounts) open(up config.Upstream, p provider.Provider, key string) (*sluice.Scheduler, error) {
+	account, name := label(up), accountName(cmp.Or(up.BaseURL, p.BaseURL), key)
+	alone := true // the provider has no other account
+	for _, m := range a.members() {
+		switch {
+		case account == "":
+		case m.label == account:
+			return m.scheduler, nil
+		case m.name == name:
+			return nil, fault.New(fault.Settings, fmt.Errorf("%s: %s and %s have the same address and key",
+				a.Settings.File.Name, m.title(), strings.TrimPrefix(account, "=")),
+				"set the same account in both upstreams, so that they share its limits")
+		}
+	}
+	for _, other := range a.Settings.File.Upstreams {
+		at, _ := a.Settings.Registry.Lookup(other.Provider)
+		alone = alone && (account == "" || label(other) == account || at.Name != p.Name)
+	}
+	s, err := a.openScheduler(name, p, account)
+	if err == nil && alone { // else an admin key does not say which account has the limits
+		a.publish(s, p, up.BaseURL)
+	}
+	return s, err
+}
+
+// openScheduler opens the account with a label at p.
+func (a *Accounts) openScheduler(name string, p provider.Provider, label string) (*sluice.Scheduler, error) {
+	a.pool.turn.Lock()
+	defer a.pool.turn.Unlock()
+	c := a.Config.Scheduler
+	c.Name, c.MaxThrottles = name, a.Settings.MaxThrottles()
+	if err := a.applyLimits(&c, p, label); err != nil {
+		return nil, err
+	}
+	c.Charge, c.CountsCached = p.Charge, p.CountsCached
+	if text := a.Settings.File.Charge; text != "" {
+		if err := c.Charge.UnmarshalText([]byte(text)); err != nil {
+			return nil, err
+		}
+	}
+	if !a.dry() && p.Name != "sim" {
+		c.StateDir = StateDir()
+	}
+	one, err := a.pool.take(c, a.members())
+	if err != nil && c.StateDir != "" {
+		return nil, fault.New(fault.File, err,
+			"set XDG_STATE_HOME to a directory that you can write to, because learned limits are kept in %s", c.StateDir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.opened = append(a.opened, member{one, p, label, a.Settings.modelsOf(label)})
+	return one.scheduler, nil
+}
+
+// members returns the open accounts.
+func (a *Accounts) members() []member {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clip(a.opened)
+}
+
+// member returns the open account of a Scheduler; the zero member if there is none of that name.
+func (a *Accounts) member(name string) member {
+	for _, m := range a.members() {
+		if m.name == name {
+			return m
+		}
+	}
+	return member{}
+}
+
+// ApplyLimits sets the limits of c for an account at p as they are now. label is the one of an account of upstreams; "" if there are none.
+func (a *Accounts) ApplyLimits(c *sluice.Config, p provider.Provider, label string) error {
+	a.pool.turn.Lock()
+	defer a.pool.turn.Unlock()
+	return a.applyLimits(c, p, label)
+}
+
+// applyLimits is ApplyLimits for callers with the turn.
+func (a *Accounts) applyLimits(c *sluice.Config, p provider.Provider, label string) error {
+	if label == "" {
+		if err := a.checkAddress(p); err != nil {
+			return err
+		}
+	}
+	err := a.current.Apply(c, p, label, a.Config.Model, a.Config.Limits)
+	a.bound(c)
+	return err
+}
+
+// Fill sets the fields of a batch.Config that say where requests go.
+func (a *Accounts) Fill(cfg *batch.Config) {
+	cfg.Provider, cfg.Registry, cfg.BaseURL = a.Provider, a.Settings.Registry, a.Config.BaseURL
+	cfg.Key, cfg.Scheduler, cfg.Price = a.Key, a.Scheduler, a.Price
+	cfg.Upstreams, cfg.Transport, cfg.ExtraHeader, cfg.Workers = a.upstreams, a.pool.transport, a.Header, a.Room
+}
+
+// Snapshot returns the state of all open accounts.
+func (a *Accounts) Snapshot() (all sluice.Snapshot) {
+	for _, m := range a.members() {
+		snap := m.scheduler.Snapshot()
+		for k := range snap.Lanes {
+			snap.Lanes[k].Lane = a.LaneLabel(m.name, snap.Lanes[k].Lane)
+		}
+		all.At = snap.At
+		all.Lanes = append(all.Lanes, snap.Lanes...)
+		all.Retrying += snap.Retrying
+	}
+	return all
+}
+
+// Close gives back the accounts, and closes those that no other Accounts use.
+func (a *Accounts) Close() error {
+	a.mu.Lock()
+	open, followers := a.opened, a.followers // which stay, because observers and metrics still ask for them
+	a.mu.Unlock()
+	for _, end := range followers {
+		end()
+	}
+	return a.pool.give(open)
+}
+
+// accountName distinguishes an account from others, without its key and other secrets of the address.
+func accountName(base, key string) string {
+	if u, err := url.Parse(base); err == nil {
+		base = u.Scheme + "://" + u.Host + u.Path
+	}
+	sum := sha256.Sum256([]byte(key))
+	return base + "#" + hex.EncodeToString(sum[:6])
+}
+
+// StateDir returns the directory of learned limits; "" if there is none.
+func StateDir() string {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "sluice")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state", "sluice")
+}

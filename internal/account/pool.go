@@ -1,0 +1,204 @@
+package account
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/limits"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// pool holds the open accounts of a process. They outlive the settings that opened them, with the limits that they learned and the
+// requests that wait. A pool is safe for concurrent use.
+type pool struct {
+	transport http.RoundTripper
+	shared    *Shared // nil: limits are not shared
+
+	// turn is held while Schedulers are opened, changed and closed. Observers may be called meanwhile.
+	turn sync.Mutex
+	open []*opened
+}
+
+// opened is an open account. The turn of its pool guards it.
+type opened struct {
+	scheduler *sluice.Scheduler
+	end       func() error
+	name      string
+	cfg       sluice.Config // with the limits that apply now
+	users     int           // Accounts that took it and did not give it back
+}
+
+// take returns the open account with the name of c, or opens it. It is not one of those that the caller has. An open account keeps its
+// limits until they are set. The caller holds the turn, and gives the account back later.
+func (p *pool) take(c sluice.Config, has []member) (*opened, error) {
+	for _, one := range p.open {
+		mine := slices.ContainsFunc(has, func(m member) bool { return m.opened == one })
+		if one.name == c.Name && one.cfg.Charge == c.Charge && one.cfg.CountsCached == c.CountsCached && !mine {
+			if err := one.fit(&c); err != nil {
+				return nil, err
+			}
+			one.users++
+			return one, nil
+		}
+	}
+	scheduler, end, err := p.shared.scheduler(c)
+	if err != nil {
+		return nil, err
+	}
+	one := &opened{scheduler, end, c.Name, c, 1}
+	p.open = append(p.open, one)
+	return one, nil
+}
+
+// give takes accounts back, and closes those without users.
+func (p *pool) give(back []member) error {
+	p.turn.Lock() // also while they close, because the next user must find the limits that they learned
+	defer p.turn.Unlock()
+	var errs []error
+	for _, m := range back {
+		if m.users--; m.users == 0 {
+			errs = append(errs, m.end())
+			p.open = slices.DeleteFunc(p.open, func(other *opened) bool { return other == m.opened })
+		}
+	}
+	if t, ok := p.transport.(interface{ CloseIdleConnections() }); ok && len(p.open) == 0 {
+		t.CloseIdleConnections()
+	}
+	return errors.Join(errs...)
+}
+
+// fit checks new limits for an open account. The sizes of its buckets cannot change.
+func (o *opened) fit(c *sluice.Config) error {
+	c.Limits.Burst, c.Account.Burst, c.Start.Burst = o.cfg.Limits.Burst, o.cfg.Account.Burst, o.cfg.Start.Burst
+	return errors.Join(c.Limits.Check(), c.Account.Check())
+}
+
+// set sets the limits of an open account.
+func (o *opened) set(c *sluice.Config) (Change, error) {
+	change := Change{Before: o.cfg.Limits, After: c.Limits, begun: o.cfg.Start != c.Start}
+	if c.Limits != o.cfg.Limits || c.Account != o.cfg.Account {
+		if err := o.scheduler.SetLimits(c.Limits, c.Account); err != nil && !errors.Is(err, sluice.ErrClosed) {
+			return Change{}, err
+		}
+	}
+	o.cfg.Limits, o.cfg.Account, o.cfg.Start = c.Limits, c.Account, c.Start
+	return change, nil
+}
+
+// member is an open account as one of several Accounts sees it.
+type member struct {
+	*opened
+	provider provider.Provider
+	label    string          // of an account of upstreams; "" if there are none
+	models   map[string]bool // of an account of upstreams, as far as they are known
+}
+
+// title returns the name of the account for people.
+func (m *member) title() string { return cmp.Or(strings.TrimPrefix(m.label, "="), m.provider.Name) }
+
+// Reread reads the settings again, and applies their limits as a new run would. It returns lines that say what changed. After an error,
+// nothing has changed.
+func (a *Accounts) Reread() (lines []string, err error) {
+	next := &Settings{Registry: a.Settings.Registry, Tier: a.Settings.Tier}
+	if next.File, err = config.Load(a.Settings.paths...); err != nil {
+		return nil, err
+	}
+	if next.File.DiffersFrom(a.Settings.File) {
+		lines = append(lines, next.File.Name+": only its limits are re-read; other changes apply from the next start")
+	}
+	changes, err := a.settle(next)
+	if err != nil {
+		return nil, err
+	}
+	if len(changes) == 0 {
+		lines = append(lines, Change{}.Lines()...)
+	}
+	for _, c := range changes {
+		if len(changes) == 1 {
+			c.account = ""
+		}
+		lines = append(lines, c.Lines()...)
+	}
+	return lines, nil
+}
+
+// Settle applies the limits of the settings to accounts that earlier settings opened. It returns lines that say what changed.
+func (a *Accounts) Settle() (lines []string, err error) {
+	changes, err := a.settle(a.Settings)
+	for _, c := range changes {
+		if c.Before != c.After {
+			lines = append(lines, c.Lines()...)
+		}
+	}
+	return lines, err
+}
+
+// settle applies limits of settings to all open accounts, or to none if one of the limits is wrong.
+func (a *Accounts) settle(s *Settings) (changes []Change, err error) {
+	a.pool.turn.Lock()
+	defer a.pool.turn.Unlock()
+	before, members := a.current, a.members()
+	next := make([]sluice.Config, len(members))
+	a.current = s
+	for i, m := range members {
+		if err := errors.Join(a.applyLimits(&next[i], m.provider, m.label), m.fit(&next[i])); err != nil {
+			a.current = before
+			return nil, err
+		}
+	}
+	for i, m := range members {
+		change, failed := m.set(&next[i])
+		if err = errors.Join(err, failed); failed == nil {
+			change.account = m.title()
+			changes = append(changes, change)
+		}
+	}
+	return changes, err
+}
+
+// Change is a change of the configured limits of an account.
+type Change struct {
+	Before, After sluice.Limits
+
+	account string // "" if there is only one
+	begun   bool   // limits that are only used at the start differ, too
+}
+
+// Lines says what changed.
+func (c Change) Lines() (lines []string) {
+	begin := "limits re-read"
+	if c.account != "" {
+		begin += " (" + c.account + ")"
+	}
+	for d := range c.After.All() {
+		if before, after := c.Before.In(d), c.After.In(d); before != after {
+			lines = append(lines, fmt.Sprintf("%s: %s %s -> %s", begin, d, ceiling(before, d), ceiling(after, d)))
+		}
+	}
+	if len(lines) == 0 {
+		lines = append(lines, begin+": nothing changed")
+	}
+	if c.begun {
+		lines = append(lines, begin+": only configured limits are re-read; other limits apply from the next start")
+	}
+	return lines
+}
+
+// ceiling writes a limit; "none" if there is no limit.
+func ceiling(limit limits.Window, d limits.Dimension) string {
+	switch {
+	case limit.N == 0:
+		return "none"
+	case limit.Period != d.Window():
+		return limit.String()
+	}
+	return prose.Group(limit.N)
+}

@@ -1,0 +1,149 @@
+package account
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/fault"
+	"github.com/sluice-llm/sluice/internal/pricing"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// label returns the label of the account of an upstream. An account that the settings do not name has the name of the upstream, with a
+// sign that no other name has. The account of flags is one of an upstream without a name, and its label is "".
+func label(up config.Upstream) string {
+	if up.Account == "" && up.Name != "" {
+		return "=" + up.Name
+	}
+	return up.Account
+}
+
+// Upstreams returns the open upstreams; nil if there are none.
+func (a *Accounts) Upstreams() *provider.Upstreams { return a.upstreams }
+
+// SetUpstreams replaces the upstreams of the settings, and the flags that name a provider. Call it before OpenUpstreams.
+func (a *Accounts) SetUpstreams(all []config.Upstream) {
+	file := &a.Settings.File
+	*file = config.File{Name: file.Name, Limits: file.Limits, Upstreams: all} // without lines: the upstreams are in none
+	a.replaced = true
+}
+
+// OpenUpstreams opens the upstreams of the settings, unless there are none or a flag names the provider.
+func (a *Accounts) OpenUpstreams() (err error) {
+	file := &a.Settings.File
+	switch {
+	case len(file.Upstreams) == 0:
+		return nil
+	case a.replaced:
+	case a.Config.Provider != "" || a.Config.BaseURL != "":
+		a.Settings.Note(fmt.Sprintf("the upstreams of %s are ignored: a flag names the provider", file.Name))
+		return nil
+	case a.Config.Keys.Env != "":
+		return fault.New(fault.Conflict, errors.New("--key-env does not apply to upstreams"),
+			"set key_env of each upstream, or set --provider")
+	}
+	cfg := provider.UpstreamsConfig{
+		Registry: a.Settings.Registry, Excluded: a.Config.Excluded,
+		Attempts: a.Config.Scheduler.Attempts, MaxThrottles: a.Settings.MaxThrottles(),
+	}
+	if err := cfg.Prefer.UnmarshalText([]byte(file.Prefer)); err != nil {
+		return err
+	}
+	labels := make(map[string]bool)
+	for _, up := range file.Upstreams {
+		labels[label(up)] = true
+	}
+	a.accounts = len(labels)
+	for _, up := range file.Upstreams {
+		made, err := a.openUpstream(up)
+		if err != nil {
+			return err
+		}
+		cfg.Upstreams = append(cfg.Upstreams, made)
+	}
+	if a.upstreams, err = provider.NewUpstreams(cfg); err != nil {
+		return fault.New(fault.Settings, err, "correct the upstream in %s", file.Name)
+	}
+	return nil
+}
+
+// openUpstream opens an upstream, and its account unless another upstream has opened it.
+func (a *Accounts) openUpstream(up config.Upstream) (made provider.Upstream, err error) {
+	p, _ := a.Settings.Registry.Lookup(up.Provider) // the file was checked
+	made = provider.Upstream{Name: up.Name, Provider: p, BaseURL: up.BaseURL, Account: up.Account, Models: up.Models}
+	made.Price = func(model string) *provider.Price {
+		if rate, err := pricing.ParseRate(up.Price); err == nil && a.Config.Rate == nil {
+			return priceAt(p, model, rate)
+		}
+		return a.Price(p, model)
+	}
+	key := label(up)
+	if a.Config.Purpose != Estimate {
+		if made.Keys, err = a.keysOf(up, p); err != nil {
+			return made, err
+		}
+		key = append(made.Keys, provider.Key{})[0].Value
+		a.warnUnencrypted(p, up.BaseURL, key)
+	}
+	made.Scheduler, err = a.open(up, p, key)
+	return made, err
+}
+
+// modelsOf returns the models of an account of upstreams, as far as the settings or the registry name them.
+func (s *Settings) modelsOf(account string) map[string]bool {
+	all := make(map[string]bool)
+	for _, up := range s.File.Upstreams {
+		if label(up) != account {
+			continue
+		}
+		for _, id := range up.Models {
+			all[id] = true
+		}
+		if up.Models == nil {
+			p, _ := s.Registry.Lookup(up.Provider)
+			for _, id := range s.Registry.Models(p.Name) {
+				all[id] = true
+			}
+		}
+	}
+	return all
+}
+
+// at returns err as an error about a field of an upstream.
+func (a *Accounts) at(up config.Upstream, field string, err error) error {
+	file := &a.Settings.File
+	i := slices.IndexFunc(file.Upstreams, func(other config.Upstream) bool { return other.Name == up.Name })
+	return file.At(fmt.Sprintf("upstreams[%d].%s", i, field), err)
+}
+
+// Label returns the label of the account of an open upstream; "" if there is none of that name.
+func (a *Accounts) Label(upstream string) string {
+	for _, up := range a.Settings.File.Upstreams {
+		if a.upstreams != nil && up.Name == upstream {
+			return label(up)
+		}
+	}
+	return ""
+}
+
+// LaneLabel returns the name of a lane of an account in progress and metrics. With upstreams, it starts with the account.
+func (a *Accounts) LaneLabel(account, lane string) string {
+	if m := a.member(account); m.label != "" {
+		return m.title() + ": " + a.BoundLane(account, lane)
+	}
+	return lane
+}
+
+// otherModels is the lane of all models that no settings name, in the metrics of a gateway.
+const otherModels = "other"
+
+// BoundLane returns the model of a lane. If clients name the models, unknown ones are one lane, so that the number of lanes is bounded.
+func (a *Accounts) BoundLane(account, lane string) string {
+	m := a.member(account)
+	if a.Config.Purpose != Serve || m.label == "" || lane == "" || m.models[lane] {
+		return lane
+	}
+	return otherModels
+}
