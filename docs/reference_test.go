@@ -27,7 +27,7 @@ var jsonDocuments = []struct{ heading, dir, name string }{
 	{"sluice run --json", "internal/runinfo", "Summary"},
 	{"sluice run --dry-run --json", "internal/forecast", "DryRun"},
 	{"OUT.jsonl of sluice run", "batch", "Recording"},
-	{"sluice answers", "internal/cli", "answer"},
+	{"sluice answers", "internal/answers", "answer"},
 	{"sluice run --progress json", "internal/runinfo", "Status"},
 	{"sluice run --events", "internal/telemetry", "reference"},
 	{"OUT.state.json", "internal/work", "State"},

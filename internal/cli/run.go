@@ -72,13 +72,7 @@ interrupt aborts open requests.`,
   sluice run questions.csv -o out.jsonl --model gpt-4o-mini --template prompt.tmpl --max-items 20
   sluice run prompts.jsonl -o out.jsonl --batch
   generate | sluice run - -o out.jsonl`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fault.New(fault.Usage, fmt.Errorf("expected one input, not %d", len(args)),
-					"name a file of JSON lines, or - for standard input: sluice run IN.jsonl -o OUT.jsonl")
-			}
-			return nil
-		},
+		Args: one("input", "name a file of JSON lines, or - for standard input: sluice run IN.jsonl -o OUT.jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.input, o.args = args[0], s.Args
 			return runBatch(cmd.Context(), s, &o)
