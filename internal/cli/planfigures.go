@@ -21,22 +21,7 @@ import (
 // figures is a plan as it is printed.
 type figures forecast.Plan
 
-// planned is a plan and the account that it is for.
-type planned struct {
-	subject subject
-	*figures
-}
-
-func newPlanned(j subject, p plan.Plan, others int) planned {
-	p.OtherModels = others
-	f := &figures{Provider: j.account.Name, Tier: j.tier.Tier, Model: j.model, Limits: j.limits, Plan: p}
-	if t := j.tier; t.Tier != "" {
-		f.Source = &forecast.Source{URL: t.Source, Date: t.Date, Note: t.Note, Doubtful: t.Doubtful}
-	}
-	return planned{j, f}
-}
-
-// name is what the figures are of.
+// name names the account of the figures.
 func (f *figures) name() string {
 	words := strings.Join([]string{term.Escape(f.Provider), term.Escape(f.Tier), term.Escape(f.Model)}, " ")
 	return cmp.Or(strings.Join(strings.Fields(words), " "), "the provider")
@@ -63,7 +48,7 @@ func (f *figures) print(s *term.Streams) error {
 	return nil
 }
 
-// figureRow is one figure: a value, and what there is to say of it. Without a value it is left out.
+// figureRow is one figure with an explanation. A row without a value is omitted.
 type figureRow struct{ label, value, text string }
 
 func printRows(w io.Writer, rows []figureRow) {
@@ -108,8 +93,8 @@ func (f *figures) rows() []figureRow {
 			prose.Number(f.ReservedTokens), prose.Number(f.InputTokens), prose.Number(f.OutputTokens))},
 		{"within the deadline", optional(f.WithinDeadline), "requests"},
 		{"within the budget", optional(f.WithinBudget), "requests"},
-		{"above a limit", unlessZero(f.TooLarge), "requests use more tokens than a limit allows, and the provider rejects them"},
-		{"other models", unlessZero(f.OtherModels), "requests of the workload are omitted, because other limits apply to them"},
+		{"above a limit", prose.If(f.TooLarge, prose.Group(f.TooLarge)), "requests use more tokens than a limit allows, and the provider rejects them"},
+		{"other models", prose.If(f.OtherModels, prose.Group(f.OtherModels)), "requests of the workload are omitted, because other limits apply to them"},
 	}
 }
 
@@ -196,7 +181,7 @@ func (f *figures) cost() (value, text string) {
 	return "unknown", "the prices are unknown: add --price IN/OUT"
 }
 
-// printLimits lists the limits and where each is from.
+// printLimits lists the limits with their sources.
 func (f *figures) printLimits(w io.Writer) {
 	for d := range new(sluice.Limits).All() {
 		f.printLimit(w, d.String(), *f.Limits.At(d))
@@ -216,7 +201,10 @@ func (f *figures) printLimit(w io.Writer, name string, l *config.Limit) {
 	cells := []string{"  " + name, prose.Number(l.Value)}
 	from := []string{string(l.Source)}
 	if l.Source == limits.SourceRegistry && f.Source != nil {
-		from = []string{publishedWord(f.Source), f.Source.Date, f.Source.URL, f.Source.Note}
+		from = []string{"published", f.Source.Date, f.Source.URL, f.Source.Note}
+		if f.Source.Doubtful {
+			from[0] = "doubtful"
+		}
 	} else if !l.At.IsZero() {
 		from = append(from, l.At.Format(time.DateOnly))
 	}
@@ -224,14 +212,6 @@ func (f *figures) printLimit(w io.Writer, name string, l *config.Limit) {
 		cells = append(cells, term.Escape(text))
 	}
 	fmt.Fprintln(w, strings.Join(cells, "\t"))
-}
-
-// publishedWord says how far published limits are to be trusted.
-func publishedWord(s *forecast.Source) string {
-	if s.Doubtful {
-		return "doubtful"
-	}
-	return "published"
 }
 
 func (f *figures) printAssumed(w io.Writer) {
@@ -244,13 +224,6 @@ func (f *figures) printAssumed(w io.Writer) {
 	}
 }
 
-func unlessZero(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return prose.Group(n)
-}
-
 func optional(n *int) string {
 	if n == nil {
 		return ""
@@ -258,7 +231,7 @@ func optional(n *int) string {
 	return prose.Group(*n)
 }
 
-// batchWords say what calls cost by the Batch API.
+// batchWords writes the cost of the requests by the Batch API.
 func batchWords(b *plan.BatchAPI) (value, text string) {
 	if b == nil {
 		return "", ""
@@ -268,7 +241,7 @@ func batchWords(b *plan.BatchAPI) (value, text string) {
 		text += "; each ends within " + hours(b.Window.Duration)
 	}
 	if b.Batches > 0 {
-		text = countBatches(b.Batches) + ", " + text
+		text = prose.Count(b.Batches, "batch") + ", " + text
 	}
 	if cost := cmp.Or(b.Cost, b.CostPerRequest); cost != nil {
 		return prose.Dollars(*cost), text

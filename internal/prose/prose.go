@@ -90,9 +90,13 @@ func If(n int, text string) string {
 	return text
 }
 
-// Count writes a number of things, which take an s.
+// Count writes a number of things. Their plural has an s, and es after ch.
 func Count(n int, thing string) string {
-	if n != 1 {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(thing, "ch"):
+		thing += "es"
+	default:
 		thing += "s"
 	}
 	return Group(n) + " " + thing

@@ -85,7 +85,7 @@ func (f *partFigures) words(now time.Time) string {
 	if f == nil || f.All == 0 {
 		return ""
 	}
-	text := countBatches(f.All) + ": " + prose.Counts(f.ByState)
+	text := prose.Count(f.All, "batch") + ": " + prose.Counts(f.ByState)
 	if f.Submitted > 0 {
 		text += fmt.Sprintf("; the provider finished %s of %s requests", prose.Group(f.Done), prose.Group(f.Submitted))
 	}
@@ -107,7 +107,7 @@ func (f *partFigures) left(now time.Time) string {
 	if f.running == 1 {
 		verb = "continues"
 	}
-	text := fmt.Sprintf("%s with %s %s at the provider", countBatches(f.running), prose.Count(f.runs, "request"), verb)
+	text := fmt.Sprintf("%s with %s %s at the provider", prose.Count(f.running, "batch"), prose.Count(f.runs, "request"), verb)
 	if f.Expires.After(now) {
 		text += ", the first until " + prose.Clock(f.Expires, now, time.TimeOnly)
 	}
@@ -166,7 +166,7 @@ func pendingHint(all []batch.Part) string {
 	case f.Pending == 0:
 		return ""
 	case f.Lost == f.Pending:
-		return countBatches(f.Lost) + " lost: run the same command to look for them again, or add --redo lost to pay for them again"
+		return prose.Count(f.Lost, "batch") + " lost: run the same command to look for them again, or add --redo lost to pay for them again"
 	}
 	return "collect pending batches with the same run command, or cancel them with --cancel"
 }

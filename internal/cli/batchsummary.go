@@ -44,8 +44,8 @@ func (v *batchSummary) print(s *term.Streams) {
 		return
 	}
 	s.SubRow("batch", "%s", prose.Fields(
-		prose.If(v.Items, prose.Count(v.Items, "item")+" in "+countBatches(v.Batches)), prose.If(v.Live, prose.Count(v.Live, "item")+" live"),
-		prose.If(v.Pending, countBatches(v.Pending)+" pending"), prose.If(v.Lost, countBatches(v.Lost)+" lost")))
+		prose.If(v.Items, prose.Count(v.Items, "item")+" in "+prose.Count(v.Batches, "batch")), prose.If(v.Live, prose.Count(v.Live, "item")+" live"),
+		prose.If(v.Pending, prose.Count(v.Pending, "batch")+" pending"), prose.If(v.Lost, prose.Count(v.Lost, "batch")+" lost")))
 	if v.Saved != nil {
 		s.SubRow("saved", "%s: live requests would have cost %s", prose.Dollars(*v.Saved), prose.Dollars(*v.LiveCost))
 	}
