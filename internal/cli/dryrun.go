@@ -50,9 +50,20 @@ func (d *dryRun) print(s *term.Streams) error {
 	s.Errorf("dry run: nothing is sent, and no file is written\n")
 	s.Row("items", "%s", d.items())
 	if len(d.Models) > 0 {
-		s.Row("tokens", "about %s in, %s", prose.Group(d.InputTokens), outWords(d.MaxOutputTokens))
+		out := "out without a bound"
+		if most := d.MaxOutputTokens; most != nil {
+			out = fmt.Sprintf("at most %s out", prose.Group(*most))
+		}
+		s.Row("tokens", "about %s in, %s", prose.Group(d.InputTokens), out)
 		s.Row("cost", "%s", costWords(d.Cost))
-		s.Row("time", "%s", timeWords(d.TimeS, d.BoundBy))
+		took := "unknown"
+		if d.TimeS != nil {
+			took = "about " + shortTime(d.TimeS)
+		}
+		if d.BoundBy != "" {
+			took += ", limited by " + prose.LimitName(d.BoundBy)
+		}
+		s.Row("time", "%s", took)
 		printBatches(s, d.Batches)
 	}
 	if err := d.printModels(s); err != nil {
@@ -73,32 +84,23 @@ func (d *dryRun) print(s *term.Streams) error {
 // items counts the items.
 func (d *dryRun) items() string {
 	text := fmt.Sprintf("%s of %s remaining", prose.Group(d.Remaining), prose.Group(d.Total))
-	if d.Done > 0 {
-		text += fmt.Sprintf(", %s done", prose.Group(d.Done))
-	}
-	if d.Failed > 0 {
-		text += fmt.Sprintf(", %s failed", prose.Group(d.Failed))
-	}
-	if d.Equal > 0 {
-		text += fmt.Sprintf(", %s with the result of an equal request", prose.Group(d.Equal))
-	}
-	return text
+	text += prose.If(d.Done, fmt.Sprintf(", %s done", prose.Group(d.Done)))
+	text += prose.If(d.Failed, fmt.Sprintf(", %s failed", prose.Group(d.Failed)))
+	return text + prose.If(d.Equal, fmt.Sprintf(", %s with the result of an equal request", prose.Group(d.Equal)))
 }
 
 // printModels prints a line for each model.
 func (d *dryRun) printModels(s *term.Streams) error {
-	w := tabwriter.NewWriter(s.Err, 0, 0, 2, ' ', 0)
 	if len(d.Models) > 1 {
+		w := tabwriter.NewWriter(s.Err, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "  model\titems\ttokens in\tmost out\tcost\ttime\tlimited by")
-	}
-	for _, l := range d.Models {
-		if len(d.Models) > 1 {
+		for _, l := range d.Models {
 			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", term.Escape(l.Model), prose.Group(l.Items), prose.Group(l.InputTokens),
-				orUnknown(l.MaxOutputTokens), shortCost(l.Cost), shortTime(l.TimeS), l.BoundBy)
+				known(l.MaxOutputTokens, "?"), shortCost(l.Cost), shortTime(l.TimeS), l.BoundBy)
 		}
-	}
-	if err := w.Flush(); err != nil {
-		return err
+		if err := w.Flush(); err != nil {
+			return err
+		}
 	}
 	for _, l := range d.Models {
 		if l.TooLarge > 0 {
@@ -112,20 +114,6 @@ func (d *dryRun) printModels(s *term.Streams) error {
 		}
 	}
 	return nil
-}
-
-func outWords(most *int64) string {
-	if most == nil {
-		return "out without a bound"
-	}
-	return fmt.Sprintf("at most %s out", prose.Group(*most))
-}
-
-func orUnknown(n *int64) string {
-	if n == nil {
-		return "?"
-	}
-	return prose.Group(*n)
 }
 
 // costWords writes the cost of requests.
@@ -150,17 +138,6 @@ func shortCost(c *forecast.Cost) string {
 		return prose.Dollars(c.Least) + " + ?"
 	}
 	return prose.Dollars(c.Least) + " to " + prose.Dollars(*c.Most)
-}
-
-func timeWords(seconds *float64, boundBy string) string {
-	if seconds == nil {
-		return "unknown"
-	}
-	text := "about " + shortTime(seconds)
-	if boundBy != "" {
-		text += ", limited by " + prose.LimitName(boundBy)
-	}
-	return text
 }
 
 func shortTime(seconds *float64) string {

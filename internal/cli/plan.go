@@ -29,12 +29,10 @@ type planOptions struct {
 	price    price
 	maxCost  float64
 	deadline deadline
-	list     bool
-	asJSON   bool
-
-	simulate bool
 	plot     string
 	seed     uint64
+
+	simulate, list, asJSON bool
 }
 
 // newPlan returns the command that turns limits and a workload into figures.

@@ -39,7 +39,12 @@ func (f *figures) print(s *term.Streams) error {
 	}
 	fmt.Fprintf(w, "\nlimits of %s\n", f.name())
 	f.printLimits(w)
-	f.printAssumed(w)
+	for i, a := range f.Assumed {
+		if i == 0 {
+			fmt.Fprintf(w, "\nassumed\n")
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", a.What, a.Value, term.Escape(a.Why))
+	}
 	w.Flush() // into memory
 	if _, err := io.WriteString(s.Out, s.Out.Fit(table.String())); err != nil {
 		return err
@@ -91,8 +96,8 @@ func (f *figures) rows() []figureRow {
 		{"cost by batch", byBatch, byBatchText},
 		{"tokens/request", prose.Number(f.ChargedTokens), fmt.Sprintf("charged as %s; reserved at first: %s; used: %s in, %s out", f.Charge,
 			prose.Number(f.ReservedTokens), prose.Number(f.InputTokens), prose.Number(f.OutputTokens))},
-		{"within the deadline", optional(f.WithinDeadline), "requests"},
-		{"within the budget", optional(f.WithinBudget), "requests"},
+		{"within the deadline", known(f.WithinDeadline, ""), "requests"},
+		{"within the budget", known(f.WithinBudget, ""), "requests"},
 		{"above a limit", prose.If(f.TooLarge, prose.Group(f.TooLarge)), "requests use more tokens than a limit allows, and the provider rejects them"},
 		{"other models", prose.If(f.OtherModels, prose.Group(f.OtherModels)), "requests of the workload are omitted, because other limits apply to them"},
 	}
@@ -184,7 +189,9 @@ func (f *figures) cost() (value, text string) {
 // printLimits lists the limits with their sources.
 func (f *figures) printLimits(w io.Writer) {
 	for d := range new(sluice.Limits).All() {
-		f.printLimit(w, d.String(), *f.Limits.At(d))
+		if l := *f.Limits.At(d); l != nil {
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", d, prose.Number(l.Value), f.sourceWords(l))
+		}
 		if window := f.Limits.WindowOf(d); window != nil && *window != nil {
 			fmt.Fprintf(w, "  %s\t%s\t%s\n", d.WindowName(), *window, limits.SourceConfigured)
 		}
@@ -194,39 +201,27 @@ func (f *figures) printLimits(w io.Writer) {
 	}
 }
 
-func (f *figures) printLimit(w io.Writer, name string, l *config.Limit) {
-	if l == nil {
-		return
-	}
-	cells := []string{"  " + name, prose.Number(l.Value)}
+// sourceWords writes the source of a limit in cells.
+func (f *figures) sourceWords(l *config.Limit) string {
 	from := []string{string(l.Source)}
-	if l.Source == limits.SourceRegistry && f.Source != nil {
-		from = []string{"published", f.Source.Date, f.Source.URL, f.Source.Note}
-		if f.Source.Doubtful {
+	if t := f.Source; l.Source == limits.SourceRegistry && t != nil {
+		from = []string{"published", t.Date, t.URL, t.Note}
+		if t.Doubtful {
 			from[0] = "doubtful"
 		}
 	} else if !l.At.IsZero() {
 		from = append(from, l.At.Format(time.DateOnly))
 	}
-	for _, text := range slices.DeleteFunc(from, func(text string) bool { return text == "" }) {
-		cells = append(cells, term.Escape(text))
+	for i := range from {
+		from[i] = term.Escape(from[i])
 	}
-	fmt.Fprintln(w, strings.Join(cells, "\t"))
+	return strings.Join(slices.DeleteFunc(from, func(text string) bool { return text == "" }), "\t")
 }
 
-func (f *figures) printAssumed(w io.Writer) {
-	if len(f.Assumed) == 0 {
-		return
-	}
-	fmt.Fprintf(w, "\nassumed\n")
-	for _, a := range f.Assumed {
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", a.What, a.Value, term.Escape(a.Why))
-	}
-}
-
-func optional(n *int) string {
+// known writes a number, or the text for an unknown number.
+func known[N int | int64](n *N, unknown string) string {
 	if n == nil {
-		return ""
+		return unknown
 	}
 	return prose.Group(*n)
 }

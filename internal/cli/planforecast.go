@@ -52,7 +52,7 @@ func (f *figures) foreseen() []figureRow {
 		{"in flight", prose.Group(c.Peak), f.inFlight()},
 		{"waits", prose.Span(c.Wait.Mean.Duration), fmt.Sprintf("on average, in a queue of at most 16 requests; 95 %% below %s", prose.Span(c.Wait.P95.Duration))},
 		{"cost", cost, fmt.Sprintf("for %s", prose.Count(c.Completed, "response"))},
-		{"within the deadline", optional(c.WithinDeadline), "requests"},
+		{"within the deadline", known(c.WithinDeadline, ""), "requests"},
 	}
 }
 
@@ -75,12 +75,13 @@ func (f *figures) inFlight() string {
 
 // quotaWords writes the used share of the limits, the largest first.
 func quotaWords(quotas []plan.QuotaUse) (value, text string) {
-	var words []string
-	for _, q := range quotas {
-		words = append(words, fmt.Sprintf("%s of %s %s", prose.Percent(q.Share), q.Dimension, prose.Group(q.Limit)))
+	for i, q := range quotas {
+		words := fmt.Sprintf("%s of %s %s", prose.Percent(q.Share), q.Dimension, prose.Group(q.Limit))
+		if i == 0 {
+			value, text = words, "of the amount that the limit allows in this time"
+		} else {
+			text += "; " + words
+		}
 	}
-	if len(words) == 0 {
-		return "", ""
-	}
-	return words[0], strings.Join(append([]string{"of the amount that the limit allows in this time"}, words[1:]...), "; ")
+	return value, text
 }

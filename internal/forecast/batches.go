@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/account"
@@ -48,11 +47,8 @@ type AccountBatches struct {
 	Turns    int          `json:"turns,omitempty"`    // Number of successive batch rounds.
 
 	row  provider.BatchAPI
-	open map[batchName]*openBatch
+	open map[[2]string]*openBatch // by endpoint and model, which the requests of a batch share
 }
-
-// batchName identifies the requests that one batch can contain.
-type batchName struct{ provider, endpoint, model string }
 
 // openBatch is a batch that is not full.
 type openBatch struct {
@@ -92,10 +88,10 @@ func (all *Batches) add(r *batch.Request, known *provider.Registry, live bool) {
 			return
 		}
 		b = &AccountBatches{Provider: r.Provider, Price: p.Batches.Price, Window: plan.Seconds{Duration: p.Batches.Window},
-			row: p.Batches, open: make(map[batchName]*openBatch)}
+			row: p.Batches, open: make(map[[2]string]*openBatch)}
 		all.Accounts = append(all.Accounts, b)
 	}
-	name := batchName{r.Provider, r.Endpoint.String(), r.Model}
+	name := [2]string{r.Endpoint.String(), r.Model}
 	size := int64(r.Size + plan.BatchWrapping)
 	o := b.open[name]
 	if o == nil || b.row.Requests > 0 && o.requests+1 > b.row.Requests || b.row.Bytes > 0 && o.bytes+size > b.row.Bytes {
@@ -140,20 +136,4 @@ func (b *AccountBatches) bind(name string, need, bound int) {
 	if turns := (need + bound - 1) / bound; turns > max(1, b.Turns) {
 		b.BoundBy, b.Turns = name, turns
 	}
-}
-
-// split returns how --batch divides the remaining time among the requests of d.
-func (d *DryRun) split(a *account.Accounts, remaining time.Duration, maxTokens int) *Split {
-	models, requests := make(map[string]int), 0
-	for _, l := range d.Models {
-		models[l.Model] += l.Items
-		requests += l.Items
-	}
-	live := LiveTime(a, maxTokens, func() map[string]int { return models })
-	w := batch.SplitOf(remaining, requests, int(d.InputTokens), live)
-	s := &Split{TimeS: plan.Seconds{Duration: w.Time}}
-	if w.Wait > 0 {
-		s.WaitS = &plan.Seconds{Duration: w.Wait}
-	}
-	return s
 }

@@ -78,7 +78,7 @@ type Lane struct {
 	Places []Place `json:"-"` // Accounts to which the requests go.
 
 	first batch.Request
-	calls []plan.Call // a fair sample
+	calls []plan.Call // all, or a fair sample
 }
 
 // survey gathers the requests of a run.
@@ -323,12 +323,20 @@ func (d *DryRun) sumBatches(a *account.Accounts, cfg *batch.Config, live bool) e
 	if !live {
 		return nil
 	}
+	models, requests := make(map[string]int), 0
 	for _, l := range d.Models {
+		models[l.Model] += l.Items
+		requests += l.Items
 		if l.TimeS == nil {
 			why := fmt.Sprintf("--deadline needs the rate limit of %s at %s, but the limit is unknown: set --rpm", l.Model, l.Provider)
 			d.Assumed = append(d.Assumed, plan.Assumption{What: limits.Requests.String(), Value: prose.Number(presumedRPM), Why: why})
 		}
 	}
-	d.Batches.Split = d.split(a, time.Until(cfg.Budget.Deadline), cfg.MaxTokens)
+	estimate := LiveTime(a, cfg.MaxTokens, func() map[string]int { return models })
+	split := batch.SplitOf(time.Until(cfg.Budget.Deadline), requests, int(d.InputTokens), estimate)
+	d.Batches.Split = &Split{TimeS: plan.Seconds{Duration: split.Time}}
+	if split.Wait > 0 {
+		d.Batches.Split.WaitS = &plan.Seconds{Duration: split.Wait}
+	}
 	return nil
 }

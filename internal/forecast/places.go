@@ -69,13 +69,14 @@ func placesOf(a *account.Accounts, r *batch.Request) (all []Place, err error) {
 	return all, nil
 }
 
-// learnedPlace returns the account at the provider of a model. Learned limits replace unknown ones.
-func learnedPlace(a *account.Accounts, model string) (Place, error) {
+// learnedPlace returns the account at the provider of a model; an account without limits if the provider is unknown. Learned limits replace
+// unknown ones.
+func learnedPlace(a *account.Accounts, model string) Place {
 	p, err := a.Of(model)
 	if err != nil {
-		return Place{}, err
+		return Place{}
 	}
-	place, err := placeAt(a, p, p.Name, model, "")
+	place, _ := placeAt(a, p, p.Name, model, "")
 	for _, lane := range a.Snapshot().Lanes {
 		for d, limit := range place.Lane.Limits.All() {
 			i := slices.IndexFunc(lane.Budgets, func(b limits.BucketSnapshot) bool { return b.Dimension == d })
@@ -84,7 +85,7 @@ func learnedPlace(a *account.Accounts, model string) (Place, error) {
 			}
 		}
 	}
-	return place, err
+	return place
 }
 
 // placeAt returns the account at p with its initial limits, and with the row of the tier for a model and for all models.
@@ -104,29 +105,22 @@ func placeAt(a *account.Accounts, p provider.Provider, name, model, label string
 	return Place{Name: name, Provider: p, Lane: tier(model, account.Over(c.Limits, c.Start)), All: tier("", c.Account)}, nil
 }
 
-// plan plans within the limits of a tier. The plan's Time is 0 if they are unknown, and Forever above a century.
-func (p *Place) plan(t provider.Tier, w plan.Workload) (plan.Plan, error) {
-	planned, err := plan.ForTier(t, p.Provider, w, plan.Options{})
-	switch {
-	case errors.Is(err, plan.ErrNoLimits):
-		return plan.Plan{}, nil
-	case errors.Is(err, plan.ErrTooLong):
-		return plan.Plan{Pace: plan.Pace{Time: plan.Seconds{Duration: Forever}}}, nil
-	}
-	return planned, err
-}
-
-// planAt plans for several accounts, each of which takes as many requests as it can: within the limits of a lane, or of all lanes together.
-// The plan's Time is 0 if the limits of one account are unknown.
+// planAt plans for accounts, each of which takes as many requests as it can: within the limits of a lane, or of all lanes together. The
+// plan's Time is 0 if the limits of one account are unknown, and Forever above a century.
 func planAt(places []Place, together bool, w plan.Workload) (sum plan.Plan, err error) {
 	perSecond := 0.0
-	for i := range places {
-		t := places[i].Lane
+	for i, place := range places {
+		tier := place.Lane
 		if together {
-			t = places[i].All
+			tier = place.All
 		}
-		p, err := places[i].plan(t, w)
-		if err != nil || p.Time.Duration == 0 {
+		p, err := plan.ForTier(tier, place.Provider, w, plan.Options{})
+		switch {
+		case errors.Is(err, plan.ErrNoLimits):
+			return plan.Plan{}, nil
+		case errors.Is(err, plan.ErrTooLong):
+			p = plan.Plan{Pace: plan.Pace{Time: plan.Seconds{Duration: Forever}}}
+		case err != nil:
 			return plan.Plan{}, err
 		}
 		perSecond += 1 / p.Time.Seconds()
@@ -151,35 +145,29 @@ const presumedRPM = 500
 // learned limits. models returns the number of requests of the input by model, and maxTokens is the declared maximum output. The largest
 // share of one model determines the time, or the ceilings of an account for all its models.
 func LiveTime(a *account.Accounts, maxTokens int, models func() map[string]int) func(requests, tokens int) time.Duration {
-	return func(requests, tokens int) time.Duration {
+	return func(requests, tokens int) (longest time.Duration) {
 		if requests <= 0 {
 			return 0
 		}
-		all, longest := 0, time.Duration(0)
+		all := 0
 		for _, n := range models() {
 			all += n
 		}
 		w := plan.Workload{InputTokens: int(float64(tokens)/float64(requests) + 0.5), MaxTokens: maxTokens}
+		timeAt := func(p Place, together bool, requests int) time.Duration {
+			w.Requests = requests
+			planned, _ := planAt([]Place{p}, together, w) // an error says that the limits do not bound the requests
+			return planned.Time.Duration
+		}
 		for model, n := range models() {
-			place, err := learnedPlace(a, model)
-			w.Requests = max(1, requests*n/all)
-			took := place.time(place.Lane, w)
-			if err != nil || took == 0 {
+			place := learnedPlace(a, model)
+			took := timeAt(place, false, max(1, requests*n/all))
+			if took == 0 {
 				place.Lane.Limits = sluice.Limits{RPM: presumedRPM}
-				took = place.time(place.Lane, w)
+				took = timeAt(place, false, max(1, requests*n/all))
 			}
-			longest = max(longest, took)
-			if err == nil {
-				w.Requests = requests
-				longest = max(longest, place.time(place.All, w))
-			}
+			longest = max(longest, took, timeAt(place, true, requests))
 		}
 		return longest
 	}
-}
-
-// time returns how long requests take within the limits of a tier; 0 if the limits are unknown.
-func (p *Place) time(t provider.Tier, w plan.Workload) time.Duration {
-	planned, _ := p.plan(t, w) // an error says that the limits do not bound the requests
-	return planned.Time.Duration
 }

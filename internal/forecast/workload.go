@@ -16,19 +16,13 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// modelCalls are the calls of a model in all its versions, which share limits.
-type modelCalls struct {
-	name  string // of the first
-	calls []plan.Call
-}
-
 // read reads the requests of the input that are for the model, or for the only one. others counts the requests for other models.
 func (c *PlanConfig) read(by provider.Provider) (others int, err error) {
 	cfg := batch.Config{
 		Input: c.Input, Stdin: c.Stdin, Registry: c.Settings.Registry, Provider: by, Model: c.Model, MaxTokens: c.Workload.MaxTokens,
 		BaseURL: "http://nowhere.invalid/v1", // nothing is sent: a model may be of a server that is unknown here
 	}
-	models := make(map[string]*modelCalls)
+	models := make(map[string]*Lane) // all versions of a model share limits, and the first has the name
 	preview, err := batch.ReadPreview(cfg, func(r batch.Request) error {
 		call := callOf(&r)
 		if longest := max(call.Input, call.MaxTokens); longest > plan.LargestCall {
@@ -37,7 +31,7 @@ func (c *PlanConfig) read(by provider.Provider) (others int, err error) {
 		}
 		key := account.ModelKey(r.Model)
 		if models[key] == nil {
-			models[key] = &modelCalls{name: r.Model}
+			models[key] = &Lane{Model: r.Model}
 		}
 		models[key].calls = append(models[key].calls, call)
 		return nil
@@ -49,7 +43,7 @@ func (c *PlanConfig) read(by provider.Provider) (others int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	c.Model = cmp.Or(c.Model, chosen.name)
+	c.Model = cmp.Or(c.Model, chosen.Model)
 	c.Workload.Calls, c.Workload.MaxTokens = chosen.calls, 0 // MaxTokens completed the requests, as in a run
 	return preview.Remaining - len(chosen.calls), nil
 }
@@ -58,8 +52,8 @@ func (c *PlanConfig) read(by provider.Provider) (others int, err error) {
 const maxNames = 20
 
 // choose returns the calls of the model, or of the only one.
-func (c *PlanConfig) choose(models map[string]*modelCalls) (*modelCalls, error) {
-	sorted := slices.SortedFunc(maps.Values(models), func(a, b *modelCalls) int { return cmp.Compare(a.name, b.name) })
+func (c *PlanConfig) choose(models map[string]*Lane) (*Lane, error) {
+	sorted := slices.SortedFunc(maps.Values(models), func(a, b *Lane) int { return cmp.Compare(a.Model, b.Model) })
 	chosen := models[account.ModelKey(c.Model)]
 	switch {
 	case len(sorted) == 0:
@@ -71,7 +65,7 @@ func (c *PlanConfig) choose(models map[string]*modelCalls) (*modelCalls, error) 
 	}
 	var names []string
 	for _, m := range sorted[:min(maxNames, len(sorted))] {
-		names = append(names, fmt.Sprintf("%s (%s)", m.name, prose.Group(len(m.calls))))
+		names = append(names, fmt.Sprintf("%s (%s)", m.Model, prose.Group(len(m.calls))))
 	}
 	if more := len(sorted) - len(names); more > 0 {
 		names = append(names, "and "+prose.Count(more, "other"))
