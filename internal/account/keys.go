@@ -196,7 +196,7 @@ func (a *Accounts) keyFile(up config.Upstream) (provider.Key, error) {
 		return provider.Key{}, fault.New(fault.Key, a.at(up, "key_file", err), "write only the key into the file, without NAME= and quotes")
 	}
 	if info, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		a.Settings.doubt("other users can read %[1]s: run chmod 600 %[1]s", path)
+		a.Settings.Warn("other users can read %[1]s: run chmod 600 %[1]s", path)
 	}
 	return provider.Key{From: path, Value: key}, nil
 }

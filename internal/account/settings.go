@@ -75,8 +75,8 @@ type Remark struct {
 // Note adds a note.
 func (s *Settings) Note(text string) { s.remark(Remark{Text: text}) }
 
-// doubt adds a warning.
-func (s *Settings) doubt(format string, args ...any) {
+// Warn adds a warning.
+func (s *Settings) Warn(format string, args ...any) {
 	s.remark(Remark{fmt.Sprintf(format, args...), true})
 }
 
@@ -150,7 +150,7 @@ func (s *Settings) published(p provider.Provider, model string) (provider.Tier, 
 	note := fmt.Sprintf("starts with the limits of tier %s of %s: %s (%s, %s)",
 		tier.Tier, p.Name, prose.Limits(tier.Limits), tier.Source, tier.Date)
 	if tier.Doubtful {
-		s.doubt("%s, which is doubtful: headers and rejections of the provider correct the limit", note)
+		s.Warn("%s, which is doubtful: headers and rejections of the provider correct the limit", note)
 	} else {
 		s.Note(note)
 	}
@@ -177,13 +177,13 @@ func (s *Settings) LimitsFor(p provider.Provider, account, model string) (l *con
 				"use one of %s", strings.Join(s.Registry.Names(), ", "))
 		}
 		if owner.Name != p.Name {
-			s.doubt("the limits are ignored: %s contains limits of %s, but the provider is %s",
+			s.Warn("the limits are ignored: %s contains limits of %s, but the provider is %s",
 				s.File.NameOf("limits.provider"), owner.Name, p.Name)
 			return nil, false, nil
 		}
 	}
 	if model != "" && l.Model != "" && ModelKey(l.Model) != ModelKey(model) {
-		s.doubt("the limits are ignored: %s contains limits of %s, but --model is %s", s.File.NameOf("limits.model"), l.Model, model)
+		s.Warn("the limits are ignored: %s contains limits of %s, but --model is %s", s.File.NameOf("limits.model"), l.Model, model)
 		return nil, false, nil
 	}
 	return l, false, nil

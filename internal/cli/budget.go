@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -126,11 +125,6 @@ func (p *price) Set(text string) error {
 
 // maxCost is the largest amount in US dollars, so that sums can be compared.
 const maxCost = 1e9
-
-// missingPrice is the error about --max-cost without prices.
-func missingPrice() error {
-	return fault.New(fault.Price, errors.New("--max-cost needs the prices of the models, but some prices are unknown"), "set the prices in USD per million tokens, for example --price 0.15/0.60")
-}
 
 // explainBudget says which flag stopped a run.
 func explainBudget(e *fault.Error, spent *batch.BudgetError) (flag string) {

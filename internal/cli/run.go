@@ -254,8 +254,8 @@ func (r *batchRun) openAccounts(shared *account.Shared) (err error) {
 	if o.workers {
 		return nil // workers have upstreams of their own
 	}
-	if err = r.accounts.OpenUpstreams(); err == nil {
-		err = checkBatches(r.accounts, o)
+	if err = r.accounts.OpenUpstreams(); err == nil && o.usesBatches() {
+		err = forecast.CheckBatches(r.accounts, o.goesLive())
 	}
 	if err != nil {
 		return errors.Join(err, r.accounts.Close())
@@ -269,8 +269,7 @@ func (r *batchRun) complete(cfg *batch.Config) {
 	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.In, r.s.Logger(r.o.watch.verbose), r.pauses
 	cfg.Observer, cfg.OnResult = &r.observers, r.result
 	if cfg.Batches != nil {
-		live := &forecast.Live{Models: func() map[string]int { return r.batch.Models() }, Place: r.accounts.Place, MaxTokens: r.o.maxTokens}
-		cfg.Batches.LiveTime = live.Time
+		cfg.Batches.LiveTime = forecast.LiveTime(r.accounts, r.o.maxTokens, func() map[string]int { return r.batch.Models() })
 	}
 }
 
