@@ -64,6 +64,7 @@ type Cluster struct {
 	terms  terms  // of the ends of a batch; zero: the usual
 	here   *membership
 	closed atomic.Bool
+	lost   atomic.Int32 // Ledgers whose engine does not answer
 }
 
 // Open connects to Redis and checks it, within 10 s. The server needs version 7 or later, and must not be a replica or evict keys.
@@ -117,6 +118,9 @@ func (c *Cluster) Close() error {
 func (c *Cluster) newLink() *link {
 	return &link{at: &c.at, client: c.client, closed: &c.closed, log: c.cfg.Logger}
 }
+
+// Away reports whether a Ledger waits for Redis, or does without it.
+func (c *Cluster) Away() bool { return c.lost.Load() > 0 }
 
 // String returns the URL without password and options.
 func (c *Cluster) String() string { return c.at.String() }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/gate"
@@ -70,6 +71,7 @@ type Ledger struct {
 	tells     map[int]func(string, limits.LaneState, bool)
 	watches   int
 	gone      bool          // the engine does not answer
+	lost      *atomic.Int32 // counts the Ledgers of the Cluster whose engine does not answer
 	alone     *alone        // what grants meanwhile; nil: calls wait
 	returning bool          // it grants nothing more
 	turned    chan struct{} // closed, and made anew, when one of these changes for the better
@@ -87,7 +89,7 @@ type standing struct {
 // limits. The name should identify the API key without containing the key. The Ledger contacts Redis at first use. To detect errors
 // earlier, call Check.
 func (c *Cluster) Ledger(account string, cfg LedgerConfig) *Ledger {
-	l := &Ledger{at: &c.at, client: c.client, log: c.cfg.Logger, cfg: cfg, patience: askDeadline,
+	l := &Ledger{at: &c.at, lost: &c.lost, client: c.client, log: c.cfg.Logger, cfg: cfg, patience: askDeadline,
 		member: c.member + "." + rand.Text()[:8], account: hashTag(account),
 		lanes: make(map[string]*lane), tells: make(map[int]func(string, limits.LaneState, bool)), turned: make(chan struct{})}
 	// Each account has a script of its own: that the engine does not have it says that it was started anew, and may have

@@ -50,6 +50,7 @@ func (l *Ledger) lose(err error) {
 		return
 	}
 	l.gone = true
+	l.lost.Add(1)
 	l.alone, l.returning = l.aloneLocked(), false
 	l.wg.Go(func() { l.heal(err) })
 }
@@ -57,6 +58,7 @@ func (l *Ledger) lose(err error) {
 // heal tries until the engine has heard of every lane what was granted and what is open; then others may ask again. It tries at
 // once: one answer that came too late is no matter, and nothing is said of it.
 func (l *Ledger) heal(err error) {
+	defer l.lost.Add(-1)
 	began, said := time.Now(), false
 	if isForeign(err) { // the next answer may be good, and the one after it as this one: without a pause that goes round and round
 		if !l.foreign {

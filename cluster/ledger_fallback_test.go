@@ -244,9 +244,15 @@ func TestABatchWaitsForTheEngineAndSaysSoOnce(t *testing.T) {
 		if r, err := l.Take(ctx, limits.Asks{Lane: "m", Waiting: 1, Calls: []limits.Ask{{ID: 77}}}); err == nil {
 			t.Errorf("granted without the engine: %+v", r)
 		}
+		if !c.Away() {
+			t.Error("the Cluster does not report that Redis is away")
+		}
 		at.Down(false)
 		a.until(1)
 		synctest.Wait()
+		if c.Away() {
+			t.Error("the Cluster reports that Redis is away")
+		}
 		if text := log.String(); strings.Count(text, "Redis is unreachable") != 1 || strings.Count(text, "reachable again") != 1 {
 			t.Errorf("what was logged, which is to be once that it is gone and once that it is back:\n%s", text)
 		}

@@ -11,34 +11,34 @@ import (
 
 // JobStatus is the state of a job.
 type JobStatus struct {
-	Name      string         // name of the job
-	Version   int            // protocol version (-1: not a Sluice job); unless equal to Version, the following fields are empty
-	Queued    int            // number of tasks that wait for a worker
-	Held      int            // tasks at workers
-	Delayed   int            // number of tasks returned with Later whose wait has not ended
-	Results   int            // number of results not yet recorded
-	Done      int            // number of results so far, including given-up tasks
-	Poisoned  int            // number of tasks given up after MaxDeliveries lost workers
-	Repeated  int            // number of duplicate results, which were dropped
-	Collector Collecting     // Collector of the job
-	Workers   []WorkerStatus // workers of the job, sorted by host and process ID
-	Stopped   string         // error that stopped the last worker ("" if a worker is alive or the stop was normal)
+	Name      string         `json:"job"`               // Run.
+	Version   int            `json:"version,omitempty"` // Version of the run's keys, if unsupported. -1 is not a job. The following fields are empty.
+	Queued    int            `json:"queued"`            // Items that wait for a worker.
+	Held      int            `json:"held"`              // Items in progress at workers.
+	Delayed   int            `json:"delayed"`           // Items in backoff.
+	Results   int            `json:"results"`           // Results that are not yet recorded.
+	Done      int            `json:"done"`              // Finished items. This includes abandoned items.
+	Poisoned  int            `json:"poisoned"`          // Items abandoned because workers were lost.
+	Repeated  int            `json:"repeated"`          // Ignored duplicate results.
+	Collector *Collecting    `json:"collector"`         // Process that records results. nil means that none has started.
+	Workers   []WorkerStatus `json:"workers"`           // Workers of the run. They are sorted by host and process ID.
+	Stopped   string         `json:"-"`                 // Error that stopped the last worker. It is empty while a worker is alive.
 }
 
 // Collecting is the state of a job's Collector.
 type Collecting struct {
-	Host  string // host name
-	PID   int    // process ID
-	Alive bool   // the Collector's lease has not expired
+	Host  string `json:"host"`  // Host name.
+	PID   int    `json:"pid"`   // Process ID.
+	Alive bool   `json:"alive"` // The process renews its lease.
 }
 
 // WorkerStatus is the state of a job's worker.
 type WorkerStatus struct {
-	Host  string        // host name
-	PID   int           // process ID
-	Held  int           // number of the job's tasks assigned to the worker
-	Idle  time.Duration // time since the worker's last heartbeat
-	Alive bool          // Idle is below 6 s, the lease after which other workers get the worker's tasks
+	Host   string `json:"host"`    // Host name.
+	PID    int    `json:"pid"`     // Process ID.
+	Held   int    `json:"held"`    // Items in progress at the worker.
+	SeenMS int64  `json:"seen_ms"` // Time since the last heartbeat.
+	Alive  bool   `json:"-"`       // SeenMS is below 6 s, the lease after which other workers get the worker's items.
 }
 
 // Jobs returns the state of all jobs, sorted by name.
@@ -49,11 +49,11 @@ func (c *Cluster) Jobs(ctx context.Context) ([]JobStatus, error) {
 	}
 	names := got.texts()
 	slices.Sort(names)
-	var jobs []JobStatus
+	jobs := []JobStatus{}
 	for _, name := range names {
 		got, err := c.client.eval(ctx, scriptLook, keysOf(name), []string{strconv.Itoa(Version)})
 		if isForeign(err) {
-			jobs = append(jobs, JobStatus{Name: name, Version: -1})
+			jobs = append(jobs, JobStatus{Name: name, Version: -1, Workers: []WorkerStatus{}})
 			continue
 		}
 		if err != nil {
@@ -63,12 +63,15 @@ func (c *Cluster) Jobs(ctx context.Context) ([]JobStatus, error) {
 		if answer[0].text == "gone" {
 			continue
 		}
-		j := JobStatus{Name: name, Version: int(answer[1].number())}
+		j := JobStatus{Name: name, Version: int(answer[1].number()), Workers: []WorkerStatus{}}
 		if j.Version == Version {
+			j.Version = 0
 			for i, n := range []*int{&j.Queued, &j.Held, &j.Delayed, &j.Results, &j.Done, &j.Poisoned, &j.Repeated} {
 				*n = int(answer[2+i].number())
 			}
-			j.Collector = Collecting{Host: answer[9].text, PID: int(answer[10].number()), Alive: answer[11].number() == 1}
+			if c := (Collecting{Host: answer[9].text, PID: int(answer[10].number()), Alive: answer[11].number() == 1}); c != (Collecting{}) {
+				j.Collector = &c
+			}
 			j.Workers = parseWorkers(answer[12:15], c.terms.orUsual().lease)
 			j.Stopped = answer[15].text
 		}
@@ -87,7 +90,7 @@ func parseWorkers(answer []reply, lease time.Duration) []WorkerStatus {
 			held[p[0].text] = int(p[1].number())
 		}
 	}
-	var workers []WorkerStatus
+	workers := []WorkerStatus{}
 	for i := 1; i < len(signs); i += 2 {
 		f := strings.SplitN(signs[i], " ", 3)
 		if len(f) < 3 {
@@ -95,8 +98,8 @@ func parseWorkers(answer []reply, lease time.Duration) []WorkerStatus {
 		}
 		at, _ := strconv.ParseInt(f[0], 10, 64)
 		pid, _ := strconv.Atoi(f[1])
-		idle := time.Duration(answer[0].number()-at) * time.Millisecond
-		workers = append(workers, WorkerStatus{Host: f[2], PID: pid, Held: held[signs[i-1]], Idle: idle, Alive: idle < lease})
+		seen := answer[0].number() - at
+		workers = append(workers, WorkerStatus{Host: f[2], PID: pid, Held: held[signs[i-1]], SeenMS: seen, Alive: seen < lease.Milliseconds()})
 	}
 	slices.SortFunc(workers, func(a, b WorkerStatus) int {
 		if a.Host != b.Host {

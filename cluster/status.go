@@ -18,12 +18,13 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Status is the state of all accounts in Redis.
+// Status is the state of all accounts and jobs in Redis.
 type Status struct {
 	URL      string          `json:"url"`      // URL of Redis without password.
 	At       time.Time       `json:"at"`       // Time of the data or event. By the clock of Redis.
 	Engine   Engine          `json:"engine"`   // Redis itself.
 	Accounts []AccountStatus `json:"accounts"` // Accounts that use this Redis.
+	Jobs     []JobStatus     `json:"jobs"`     // Runs with `--distribute`.
 }
 
 // AccountStatus is the state of an account.
@@ -69,8 +70,8 @@ for i = 6, #KEYS, 3 do
 end
 return out`)
 
-// Status returns the state of all accounts in Redis. Status scans all keys without blocking Redis. While Redis is unreachable,
-// Status waits until ctx ends.
+// Status returns the state of all accounts and jobs in Redis. Status scans all keys without blocking Redis. While Redis is
+// unreachable, Status waits until ctx ends.
 func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	all := Status{URL: c.String(), Engine: c.engine, Accounts: []AccountStatus{}}
 	found, err := c.find(ctx)
@@ -99,8 +100,11 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	}
 	slices.SortFunc(all.Accounts, func(a, b AccountStatus) int { return cmp.Compare(a.Account, b.Account) })
 	if all.At.IsZero() {
-		all.At, err = c.now(ctx)
+		if all.At, err = c.now(ctx); err != nil {
+			return all, err
+		}
 	}
+	all.Jobs, err = c.Jobs(ctx)
 	return all, err
 }
 

@@ -215,7 +215,7 @@ func TestKeysThatSomebodyElseWroteHideNoOthers(t *testing.T) {
 		if a := account(t, c, "{sluice:0123456789abcdef}"); a == nil || a.Format == "" {
 			t.Errorf("what is not understood: %+v", a)
 		}
-		if s := status(t, c, "ours"); s.Version != cluster.Version {
+		if s := status(t, c, "ours"); s.Version != 0 {
 			t.Errorf("a job of ours: %+v", s)
 		}
 		w := work(t, c)

@@ -69,7 +69,7 @@ func (w *watch) orphan() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, j := range w.jobs {
-		if !j.Collector.Alive && j.Version == Version {
+		if j.Version == 0 && (j.Collector == nil || !j.Collector.Alive) {
 			return j.Name
 		}
 	}

@@ -24,17 +24,17 @@ const jsonIntroduction = "# JSON\n\nField names end in their unit, such as `_ms`
 
 // jsonDocuments are the documents by their headings, with the Go types that they are made of.
 var jsonDocuments = []struct{ heading, dir, name string }{
-	{"sluice run --json", "internal/cli", "summary"},
+	{"sluice run --json", "internal/runinfo", "Summary"},
 	{"sluice run --dry-run --json", "internal/forecast", "DryRun"},
 	{"OUT.jsonl of sluice run", "batch", "Recording"},
 	{"sluice answers", "internal/cli", "answer"},
-	{"sluice run --progress json", "internal/cli", "statusLine"},
+	{"sluice run --progress json", "internal/runinfo", "Status"},
 	{"sluice run --events", "internal/telemetry", "reference"},
 	{"OUT.state.json", "internal/work", "State"},
-	{"sluice status OUT --json", "internal/cli", "runStatus"},
-	{"sluice status --json", "internal/cli", "statusList"},
-	{"sluice status --redis --json", "internal/cli", "sharedStatus"},
-	{"sluice exec --json", "internal/cli", "execSummary"},
+	{"sluice status OUT --json", "internal/runinfo", "Stored"},
+	{"sluice status --json", "internal/runinfo", "List"},
+	{"sluice status --redis --json", "cluster", "Status"},
+	{"sluice exec --json", "internal/runinfo", "ExecSummary"},
 	{"report.json of sluice exec", "internal/proc", "Report"},
 	{"results.jsonl of sluice exec", "internal/proc", "Result"},
 	{"sluice report --json", "internal/telemetry", "Report"},

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -110,7 +111,7 @@ func printAnswers(s *term.Streams, o *answersOptions) error {
 		return err
 	}
 	p, err := &answerPrinter{o: o}, error(nil)
-	if dir, ok := execDir(o.results); ok {
+	if dir, ok := runinfo.ExecDir(o.results); ok {
 		p.commands = dir
 		if o.input != "" {
 			return fault.New(fault.Conflict, errors.New("--input applies only to the output of sluice run"), "omit --input: results of commands are already in the order of their items")

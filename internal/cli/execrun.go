@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/proc/agents"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -38,7 +39,9 @@ type execRun struct {
 	printed   atomic.Pointer[work.RateLimit] // the last limit
 	hours     proc.Hours
 	observers observers
-	failures  firstFailures
+	failures  runinfo.Failures
+
+	rejections runinfo.Rejections
 }
 
 // runExec is the exec command.
@@ -80,7 +83,7 @@ func runExec(ctx context.Context, s *term.Streams, o *execOptions) (err error) {
 	}
 	defer func() { r.s.Warn(guard.Close()) }()
 	cfg.Command.Run = guard.Run
-	cfg.Pauses, cfg.Observer, cfg.OnResult = r.pauses, &r.observers, r.result
+	cfg.Pauses, cfg.Observer, cfg.OnResult = r.pauses, &r.observers, r.failures.Observe
 	cfg.Logger = s.Logger(o.watch.verbose)
 	if r.exec, err = proc.Open(cfg); err != nil {
 		return o.explain(err)
@@ -180,22 +183,18 @@ func (r *execRun) run(ctx context.Context) error {
 	return r.conclude(rep, err)
 }
 
-// status is how the run stands, for the progress.
-func (r *execRun) status() status {
-	p, snap := r.exec.Progress(), r.scheduler.Snapshot()
-	return status{
-		total: r.exec.Total(), done: p.AllDone(), failed: p.Failed + p.AlreadyFailed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying,
-		cost: p.Cost, estimate: p.Estimated, heldFor: r.hours.Reason(time.Now()), outlook: r.exec.Outlook(), commands: true,
-	}
-}
-
-// result takes in what came of an item.
-func (r *execRun) result(res *work.Result) {
-	r.failures.note(res)
+// status returns the state of the run, for the progress.
+func (r *execRun) status() runinfo.Status {
+	st := runinfo.New(r.exec.Progress(), r.scheduler.Snapshot())
+	st.Total, st.Held, st.Outlook, st.Commands = r.exec.Total(), r.hours.Reason(time.Now()), r.exec.Outlook(), true
+	return st
 }
 
 // observe tells what the user should know while the run goes on: above all of limits, and of what waits for them.
 func (r *execRun) observe(e sluice.Event) {
+	if text := r.rejections.Observe(e); text != "" {
+		r.s.Errorf("sluice: %s: lower --jobs, or set --rpm\n", text)
+	}
 	switch e.Type {
 	case limits.EventCooldownStarted:
 		if text := r.limitText(e); text != "" {
@@ -246,69 +245,20 @@ func (r *execRun) limitText(e sluice.Event) string {
 	return text
 }
 
-// execSummary is what a run came to, as --json prints it.
-type execSummary struct {
-	proc.Report
-	Dir     string `json:"state"`           // Directory of the run.
-	Outcome string `json:"outcome"`         // `done`, `items_failed`, `stopped`, `interrupted` or `failed`.
-	Error   string `json:"error,omitempty"` // Reason for an early stop.
-	Hint    string `json:"hint,omitempty"`  // Next step.
-
-	First map[string]string `json:"first_failures,omitempty"` // First error message by kind of failure.
-
-	// What follows is of this run.
-	Done         int      `json:"done_by_this_run"` // Successful items of this run.
-	Attempts     int      `json:"attempts"`         // Attempts, except rate-limited attempts.
-	Throttles    int      `json:"throttles"`        // Rate-limited requests.
-	Pauses       int      `json:"pauses"`           // Pauses of this run.
-	InputTokens  int      `json:"input_tokens"`     // Input tokens.
-	OutputTokens int      `json:"output_tokens"`    // Output tokens.
-	WallMS       int64    `json:"wall_ms"`          // Duration of the run.
-	CooldownMS   int64    `json:"cooldown_ms"`      // Wait in cooldowns.
-	Cost         *float64 `json:"cost_usd"`         // Cost, if known.
-	Costed       int      `json:"costed_items"`     // Items with a known cost.
-}
-
 // conclude prints the summary of a run that returned err, and returns what the program ends with.
 func (r *execRun) conclude(rep proc.Report, err error) error {
-	sum := &execSummary{
-		Report: rep, Dir: r.o.cfg.Dir, Done: rep.Run.Done, Attempts: rep.Run.Attempts,
-		InputTokens: rep.Run.Usage.Input, OutputTokens: rep.Run.Usage.Output, WallMS: rep.Run.Wall.Milliseconds(),
-		CooldownMS: rep.Run.Cooldown.Milliseconds(), First: r.failures.byKind(), Pauses: r.pauses.Count(),
-	}
-	for _, lane := range r.scheduler.Snapshot().Lanes {
-		sum.Throttles += lane.Throttles
-	}
-	if rep.Run.Costed > 0 {
-		sum.Cost, sum.Costed = &rep.Run.Cost, rep.Run.Costed
-	}
+	sum := runinfo.SummarizeExec(rep, r.scheduler.Snapshot())
+	sum.Dir, sum.First, sum.Pauses = r.o.cfg.Dir, r.failures.ByKind(), r.pauses.Count()
+	sum.AllRuns = runinfo.AllRuns(sum.Dir)
 	err = r.verdict(sum, err)
-	if r.o.watch.json {
-		if jsonErr := r.s.JSON(sum); jsonErr != nil {
-			return jsonErr
-		}
-	}
-	if r.o.watch.progress != term.ProgressJSON {
-		sum.print(r.s)
-	}
-	if sum.Error == "" && sum.Hint != "" {
-		r.s.Errorf("hint: %s\n", sum.Hint)
+	if jsonErr := printEnding(r.s, &r.o.watch, sum, &sum.Ending, func() { printExecSummary(r.s, sum) }); jsonErr != nil {
+		return jsonErr
 	}
 	return err
 }
 
-// mendable reports whether another try may mend a failure.
-func (sum *execSummary) mendable() bool {
-	for kind := range sum.Kinds {
-		if kind.Transient() {
-			return true
-		}
-	}
-	return false
-}
-
 // verdict says how the run ended, in sum and as an error.
-func (r *execRun) verdict(sum *execSummary, err error) error {
+func (r *execRun) verdict(sum *runinfo.ExecSummary, err error) error {
 	blocked, isBlocked := errors.AsType[*proc.BlockedError](err)
 	switch {
 	case err == nil && sum.Failed+sum.Quarantined == 0:
@@ -316,7 +266,7 @@ func (r *execRun) verdict(sum *execSummary, err error) error {
 		return nil
 	case err == nil:
 		sum.Outcome = "items_failed"
-		if sum.mendable() {
+		if sum.Retryable() {
 			sum.Hint = "retry the failed items: " + r.o.command("--redo", "failed")
 		}
 		return fault.Exit(fault.ExitItems)

@@ -268,7 +268,7 @@ func batchWords(b *plan.BatchAPI) (value, text string) {
 		text += "; each ends within " + hours(b.Window.Duration)
 	}
 	if b.Batches > 0 {
-		text = countBatches(b.Batches) + ", " + text
+		text = prose.Count(b.Batches, "batch") + ", " + text
 	}
 	if cost := cmp.Or(b.Cost, b.CostPerRequest); cost != nil {
 		return prose.Dollars(*cost), text

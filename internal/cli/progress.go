@@ -4,70 +4,59 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/wake"
 )
 
-// progress shows how a run stands, on standard error, until stop is called.
+// progress shows the status of a run on standard error until stop is called.
 type progress struct {
-	s    *term.Streams
-	look func() status // what is known but for time and rate
-	draw func(status)
-	pace time.Duration
-	last bool // draw once more at the end
+	s     *term.Streams
+	look  func() runinfo.Status // without time and rate
+	draw  func(runinfo.Status)  // nil: show nothing
+	pace  time.Duration
+	last  bool // draw once more at the end
+	meter runinfo.Meter
 
-	mu       sync.Mutex
-	samples  []sample
-	draining bool
-	wake     chan struct{}
-	quit     chan struct{}
-	wg       sync.WaitGroup
+	wake chan struct{}
+	quit chan struct{}
+	wg   sync.WaitGroup
 }
 
-// sample is how many items were done at an instant.
-type sample struct {
-	at   time.Time
-	done int
-}
+// measureInterval is the maximum time between two measurements.
+const measureInterval = 500 * time.Millisecond
 
-const (
-	rateWindow = 30 * time.Second       // over which the rate is measured,
-	leastApart = 100 * time.Millisecond // by samples that are so far apart
-)
-
-// startProgress shows what look returns, in the given way.
-func startProgress(s *term.Streams, mode string, look func() status) *progress {
+// startProgress shows what look returns, in the form of mode.
+func startProgress(s *term.Streams, mode string, look func() runinfo.Status) *progress {
 	p := &progress{s: s, look: look, wake: make(chan struct{}, 1), quit: make(chan struct{})}
-	p.status() // the first sample of the rate
+	p.measure() // the first sample of the rate
 	_, _, tty := s.Err.Size()
 	switch {
 	case mode == term.ProgressNone:
-		return p
+		p.pace = measureInterval
 	case mode == term.ProgressJSON:
-		p.draw, p.pace, p.last = p.drawJSON, time.Second, true
+		p.draw, p.pace, p.last = func(st runinfo.Status) { p.s.ErrJSONLine(st) }, time.Second, true
 	case mode == term.ProgressAuto && tty:
 		p.draw, p.pace = p.drawBlock, 200*time.Millisecond
 	default:
-		p.draw, p.pace = p.drawPlain, 3*time.Second
+		p.draw, p.pace = func(st runinfo.Status) { p.s.Errorf("sluice: %s\n", progressLine(&st)) }, 3*time.Second
 	}
 	p.wg.Go(p.loop)
 	return p
 }
 
-// drain tells that the run takes no more work, and shows so at once.
+// drain shows at once that the run starts no more items.
 func (p *progress) drain() {
-	p.mu.Lock()
-	p.draining = true
-	p.mu.Unlock()
+	p.meter.Drain()
 	p.refresh()
 }
 
-// refresh shows at once what changed.
+// refresh shows the status at once.
 func (p *progress) refresh() {
 	wake.Up(p.wake)
 }
 
-// stop ends the showing and clears the terminal of it. It is safe to call twice.
+// stop ends the display and removes it from the terminal. It can be called twice.
 func (p *progress) stop() {
 	select {
 	case <-p.quit:
@@ -78,57 +67,35 @@ func (p *progress) stop() {
 }
 
 func (p *progress) loop() {
-	tick := time.NewTicker(p.pace)
+	interval, drawn := min(p.pace, measureInterval), time.Now()
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-p.quit:
 			p.s.Err.Redraw(nil)
-			if p.last {
-				p.draw(p.status())
+			if st := p.measure(); p.last {
+				p.draw(st)
 			}
 			return
 		case <-tick.C:
 		case <-p.wake:
+			drawn = time.Time{}
 		}
-		p.draw(p.status())
+		st := p.measure()
+		if p.draw != nil && time.Since(drawn) > p.pace-interval/2 {
+			drawn = time.Now()
+			p.draw(st)
+		}
 	}
 }
 
-// status is how the run stands now. It is safe for concurrent use.
-func (p *progress) status() status {
-	st := p.look()
-	st.now = time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	st.draining = p.draining
-	if n := len(p.samples); n < 2 || st.now.Sub(p.samples[n-1].at) >= leastApart {
-		p.samples = append(p.samples, sample{st.now, st.done + st.failed})
-	}
-	for len(p.samples) > 2 && st.now.Sub(p.samples[0].at) > rateWindow {
-		p.samples = p.samples[1:]
-	}
-	first := p.samples[0]
-	if d := st.now.Sub(first.at); d > 0 {
-		st.perMin = float64(st.done+st.failed-first.done) / d.Minutes()
-	}
-	return st
-}
+func (p *progress) measure() runinfo.Status { return p.meter.Measure(p.look()) }
 
 // drawBlock redraws the status on a terminal.
-func (p *progress) drawBlock(st status) {
+func (p *progress) drawBlock(st runinfo.Status) {
 	if width, height, ok := p.s.Err.Size(); ok {
-		block := st.block(width)
+		block := progressBlock(&st, width)
 		p.s.Err.Redraw(block[:max(1, min(len(block), height-1))])
 	}
 }
-
-func (p *progress) drawPlain(st status) {
-	if st.draining {
-		p.s.Errorf("sluice: stopping: %s\n", st.drainLine())
-		return
-	}
-	p.s.Errorf("sluice: %s\n", st.plain())
-}
-
-func (p *progress) drawJSON(st status) { p.s.ErrJSONLine(st.line()) }

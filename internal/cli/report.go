@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice/internal/fault"
+	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -131,9 +132,9 @@ func (o *reportOptions) advice(results int) telemetry.Advice {
 		return telemetry.Advice{}
 	}
 	again := "sluice run … -o " + term.Quote(o.output)
-	advice := telemetry.Advice{Again: again, Retry: again + " --redo failed"}
-	_, path := places(o.output)
+	_, path := runinfo.Places(o.output)
 	state, _ := work.LoadState(path) // without one, nothing is known to be left
+	advice := telemetry.Advice{Again: again, Retry: again + " --redo failed", Runs: state.Runs, Last: state.Last}
 	if state.Status == "" || state.Status == work.Completed {
 		return advice
 	}

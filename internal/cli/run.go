@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/forecast"
+	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -173,7 +174,7 @@ func runBatch(ctx context.Context, s *term.Streams, o *runOptions) (err error) {
 		return explain(err, o, r.accounts)
 	}
 	defer func() { err = cmp.Or(err, r.batch.Close()) }()
-	r.pending = sumParts(r.batch.Parts()).Pending
+	r.pending = runinfo.NewParts(r.batch.Parts()).Pending
 	watch.follow(r.batch.Progress)
 	if err := r.collect(ctx, shared); err != nil {
 		return err
@@ -217,7 +218,8 @@ type batchRun struct {
 	s         *term.Streams
 	o         *runOptions
 	accounts  *account.Accounts
-	upstreams upstreamResults
+	upstreams runinfo.UpstreamCounts
+	shared    *account.Shared // nil: limits are not shared
 	batch     *batch.Batch
 	pending   int // parts that earlier runs left
 	pauses    *work.Pauses
@@ -227,19 +229,19 @@ type batchRun struct {
 
 	abandoned int // calls that were open at the second interrupt
 
-	failures firstFailures
+	failures   runinfo.Failures
+	rejections runinfo.Rejections
 
 	mu        sync.Mutex
 	lastErr   map[string]string // of the last call that failed, by lane
 	reached   bool              // something was answered, or broke off: the provider is there
 	strangers map[string]bool   // models that were warned of
-	refused   map[refusal]int   // how often
 }
 
 func newBatchRun(s *term.Streams, o *runOptions) *batchRun {
 	r := &batchRun{
 		s: s, o: o, pauses: &work.Pauses{IgnoreEarlier: o.ignore},
-		lastErr: make(map[string]string), strangers: make(map[string]bool), refused: make(map[refusal]int),
+		lastErr: make(map[string]string), strangers: make(map[string]bool),
 	}
 	r.observers = observers{r.pauses, sluice.ObserverFunc(r.warn)}
 	return r
@@ -253,6 +255,7 @@ func (r *batchRun) openAccounts(shared *account.Shared) (err error) {
 	if r.accounts, err = o.account.open(r.s); err != nil {
 		return err
 	}
+	r.shared = shared
 	r.accounts.Share(shared)
 	if o.workers {
 		return nil // workers have upstreams of their own
@@ -288,7 +291,7 @@ func (r *batchRun) run(ctx context.Context) error {
 		p.drain()
 	}, Abandon: func(os.Signal) {
 		st := r.status()
-		r.abandoned, _, _ = st.sum()
+		r.abandoned = st.InFlight
 		abandon()
 	}})
 	defer listener.Stop()
@@ -298,36 +301,33 @@ func (r *batchRun) run(ctx context.Context) error {
 	if r.o.input == "-" { // before the run nobody knows what will come
 		noteFields(r.s, r.batch.PromptFields())
 	}
-	return r.conclude(rep, err)
+	return r.conclude(rep, p.meter.Outages(), err)
 }
 
 // result takes in what came of an item.
 func (r *batchRun) result(res *work.Result) {
-	r.upstreams.observe(res)
-	r.failures.note(res)
+	r.upstreams.Observe(res)
+	r.failures.Observe(res)
 }
 
 // conclude prints the summary of a run that returned err, and returns what the program ends with.
-func (r *batchRun) conclude(rep batch.Report, err error) error {
-	sum := summarize(rep, r.accounts.Snapshot())
+func (r *batchRun) conclude(rep batch.Report, outages map[string]time.Duration, err error) error {
+	sum := runinfo.Summarize(rep, r.accounts.Snapshot())
+	sum.AddOutages(outages)
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.watch.events
-	sum.Batch = newBatchSummary(r.o, &rep.Batches)
+	if r.o.usesBatches() {
+		sum.Batch = runinfo.NewBatches(&rep.Batches)
+	}
 	r.mu.Lock()
-	sum.Upstreams = blame(r.upstreams.summary(r.accounts.Upstreams()), r.lastErr)
-	together := sum.together(r.refused)
+	if ups := r.accounts.Upstreams(); ups != nil {
+		sum.Upstreams = r.upstreams.Summarize(ups, r.lastErr)
+	}
+	together := sum.SharedLimit(&r.rejections)
 	r.mu.Unlock()
-	sum.First = r.failures.byKind()
+	sum.First, sum.AllRuns = r.failures.ByKind(), runinfo.AllRuns(r.o.output)
 	err = r.verdict(sum, rep.Retryable(), err)
-	if r.o.watch.json {
-		if jsonErr := r.s.JSON(sum); jsonErr != nil {
-			return jsonErr
-		}
-	}
-	if r.o.watch.progress != term.ProgressJSON { // else what is on standard error is for programs
-		sum.print(r.s)
-	}
-	if sum.Error == "" && sum.Hint != "" {
-		r.s.Errorf("hint: %s\n", sum.Hint)
+	if jsonErr := printEnding(r.s, &r.o.watch, sum, &sum.Ending, func() { printSummary(r.s, sum) }); jsonErr != nil {
+		return jsonErr
 	}
 	if b := together; b != nil && len(sum.Upstreams) == 0 && r.o.shared.url == "" {
 		r.s.Errorf("hint: set --%[1]s %[2]d if all models of the account share one limit: models were rejected below half of their own %[1]s limits\n",
@@ -337,7 +337,7 @@ func (r *batchRun) conclude(rep batch.Report, err error) error {
 }
 
 // verdict says how the run ended, in sum and as an error. mendable says that another try may mend a failure.
-func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
+func (r *batchRun) verdict(sum *runinfo.Summary, mendable bool, err error) error {
 	switch {
 	case err == nil && r.o.cancel && sum.Left > 0:
 		sum.Outcome, sum.Hint = "called_off", r.o.calledOff(r.pending, sum.Left)
@@ -369,18 +369,20 @@ func (r *batchRun) verdict(sum *summary, mendable bool, err error) error {
 	return end
 }
 
-// status is how the run stands, for the progress.
-func (r *batchRun) status() status {
-	p, snap := r.batch.Progress(), r.accounts.Snapshot()
-	st := status{
-		total: p.Total, done: p.AllDone(), failed: p.Failed + p.AlreadyFailed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying,
-		cost: p.Cost, estimate: p.Estimated, rationed: r.batch.Rationed(), far: r.collector.Status(), limited: p.Throttles,
+// status returns the state of the run, for the progress.
+func (r *batchRun) status() runinfo.Status {
+	p := r.batch.Progress()
+	st := runinfo.New(p, r.accounts.Snapshot())
+	st.Rationed, st.Upstreams = r.batch.Rationed(), r.accounts.Upstreams() != nil
+	if r.shared != nil && r.shared.Away() {
+		st.WaitForRedis(r.shared.String())
 	}
+	st.Distribute(r.collector.Status(), p.Throttles)
 	if r.o.usesBatches() {
-		st.parts = sumParts(r.batch.Parts())
+		st.Parts = runinfo.NewParts(r.batch.Parts())
 	}
 	if r.o.input == "-" {
-		st.total = 0 // what has come so far is no total
+		st.Total = 0 // more items may come
 	}
 	return st
 }

@@ -22,7 +22,13 @@ func (r *batchRun) warn(e sluice.Event) {
 		r.s.Errorf("hint: set --redis URL in both processes, use `sluice serve`, or run one process after the other\n")
 	}
 	r.watchHealth(e)
-	r.watchRefusals(model, &e)
+	if text := r.rejections.Observe(e); text != "" {
+		advice := "if other programs use this key, share limits with --redis; otherwise set --rpm and --tpm to the limits of your account"
+		if r.o.shared.url != "" {
+			advice = "set --rpm and --tpm to the limits of your account"
+		}
+		r.s.Errorf("sluice: %s: %s\n", text, advice)
+	}
 	if model != "" {
 		r.watchModel(model)
 	}
@@ -38,21 +44,6 @@ func (r *batchRun) warn(e sluice.Event) {
 		r.s.Errorf("sluice: %s: resumed\n", e.Lane)
 	case limits.EventThrottled, limits.EventGaveUp:
 		r.s.Errorf("sluice: %s: %s: %v\n", e.Lane, e.Call, e.Outcome.Err)
-	}
-}
-
-// refusal is what calls of a lane were refused by.
-type refusal struct {
-	lane string
-	by   limits.Dimension
-}
-
-// watchRefusals counts the refusals that name a limit.
-func (r *batchRun) watchRefusals(lane string, e *sluice.Event) {
-	if e.Type == limits.EventThrottled && e.Outcome.Dimension != limits.AnyDimension {
-		r.mu.Lock()
-		r.refused[refusal{lane, e.Outcome.Dimension}]++
-		r.mu.Unlock()
 	}
 }
 

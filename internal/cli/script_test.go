@@ -247,6 +247,9 @@ func cmdSim(ts *testscript.TestScript, neg bool, args []string) {
 			c.Faults.BadRequest = 0.5
 		case "refuses":
 			c.Faults.Throttled = 0.5
+			if value != "" {
+				c.Faults.Throttled = float64(number(ts, value)) / 100
+			}
 		case "models":
 			c.Models = strings.Split(value, ",")
 		case "noheaders":

@@ -27,7 +27,7 @@ func printVia(s *term.Streams, v *forecast.Via) {
 	}
 	s.Row("by batch", "%s", viaCost(v))
 	for _, b := range v.Accounts {
-		text := fmt.Sprintf("%s at %s: %s, about %s", countBatches(b.Batches), b.Provider, prose.Count(b.Requests, "request"), megabytes(b.Bytes))
+		text := fmt.Sprintf("%s at %s: %s, about %s", prose.Count(b.Batches, "batch"), b.Provider, prose.Count(b.Requests, "request"), megabytes(b.Bytes))
 		if b.Window.Duration > 0 {
 			text += ", within " + hours(b.Window.Duration)
 		}
@@ -38,7 +38,7 @@ func printVia(s *term.Streams, v *forecast.Via) {
 	}
 	if v.Pending.Batches > 0 {
 		s.Row("pending", "%s in %s of earlier runs, which are resumed and not submitted again: the numbers above include them",
-			prose.Count(v.Requests, "request"), countBatches(v.Batches))
+			prose.Count(v.Requests, "request"), prose.Count(v.Batches, "batch"))
 	}
 	if v.Auto != nil {
 		s.Row("deadline", "%s", autoWords(v.Auto))
@@ -53,14 +53,6 @@ func viaCost(v *forecast.Via) string {
 		return fmt.Sprintf("unknown, but %s of the live price", prose.Percent(price))
 	}
 	return costWords(v.Cost)
-}
-
-// countBatches counts them: the plural is not that of most words.
-func countBatches(n int) string {
-	if n == 1 {
-		return "1 batch"
-	}
-	return prose.Group(n) + " batches"
 }
 
 // hours writes the time in which a batch ends as providers state it.

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -204,7 +205,7 @@ func (w *workerRun) run(ctx context.Context, abandon func()) error {
 		p.drain()
 	}, Abandon: func(os.Signal) {
 		st := w.status()
-		w.abandoned, _, _ = st.sum()
+		w.abandoned = st.InFlight
 		abandon()
 	}})
 	defer listener.Stop()
@@ -242,10 +243,9 @@ func (w *workerRun) conclude(rep work.Report, returned int, err error) error {
 	return end
 }
 
-// status is how the worker stands, for the progress.
-func (w *workerRun) status() status {
-	p, snap := w.worker.Progress(), w.accounts.Snapshot()
-	return status{
-		done: p.Done, failed: p.Failed, usage: p.Usage, lanes: snap.Lanes, retrying: snap.Retrying, cost: p.Cost, estimate: p.Estimated, outlook: w.source.Status(),
-	}
+// status returns the state of the worker, for the progress.
+func (w *workerRun) status() runinfo.Status {
+	st := runinfo.New(w.worker.Progress(), w.accounts.Snapshot())
+	st.Total, st.Outlook = 0, w.source.Status()
+	return st
 }

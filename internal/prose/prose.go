@@ -90,8 +90,11 @@ func If(n int, text string) string {
 	return text
 }
 
-// Count writes a number of things, which take an s.
+// Count writes a number of things: "1 item", "2 items", "2 batches".
 func Count(n int, thing string) string {
+	if n != 1 && strings.HasSuffix(thing, "ch") {
+		thing += "e"
+	}
 	if n != 1 {
 		thing += "s"
 	}
@@ -223,11 +226,12 @@ func Shares(byName map[string]float64) string {
 	return cmp.Or(Fields(fields...), "nothing")
 }
 
-// LimitName returns the unit of the limit of that name, and other names unchanged: "requests/min" for rpm.
+// LimitName returns the unit of the limit of that name, and the words of other names: "requests/min" for rpm, "no provider" for
+// no_provider.
 func LimitName(name string) string {
 	var d limits.Dimension
 	if d.UnmarshalText([]byte(name)) != nil {
-		return name
+		return strings.NewReplacer("redis", "Redis", "_", " ").Replace(name)
 	}
 	return d.Counted("/min", "/day")
 }

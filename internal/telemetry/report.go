@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -20,6 +21,9 @@ type Report struct {
 	Verdict string `json:"verdict"`                 // Summary in words.
 	Next    string `json:"next,omitempty"`          // Next step.
 	Command string `json:"command,omitempty"`       // Command for the next step.
+
+	Runs int           `json:"runs,omitempty"`     // Runs on this output.
+	Last *work.LastRun `json:"last_run,omitempty"` // Part of the last run.
 
 	Items    Items     `json:"items"`    // Counts of items.
 	Failures []Failure `json:"failures"` // Failures by kind.

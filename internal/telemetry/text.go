@@ -46,6 +46,9 @@ func (r *Report) rows() []row {
 	if !r.ofSlots() {
 		add("items", "%s", items)
 	}
+	if r.Last != nil {
+		add("last run", "run %s: %s", prose.Group(r.Runs), r.Last)
+	}
 	for _, f := range r.Failures {
 		text := fmt.Sprintf("%s %s: %s", prose.Group(f.Count), f.Kind, strings.Join(f.IDs, ", "))
 		if f.Count > len(f.IDs) {

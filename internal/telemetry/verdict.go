@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
 )
 
@@ -15,6 +16,9 @@ type Advice struct {
 	Again   string // that does what is left
 	Left    int    // items that are
 	Stopped string // why the run ended before its time; "" when it did not
+
+	Runs int          // on the output
+	Last work.LastRun // the last one of them
 }
 
 // noteworthy is the share of the time from which something is said to bind a run.
@@ -23,6 +27,9 @@ const noteworthy = 0.1
 // Judge says in r what happened and what to do next.
 func (r *Report) Judge(advice Advice) {
 	r.Items.Left = advice.Left
+	if advice.Runs > 1 {
+		r.Runs, r.Last = advice.Runs, &advice.Last
+	}
 	r.Verdict, r.Next, r.Command = r.happened()+".", "", ""
 	if advice.Stopped != "" {
 		r.Verdict += " The run stopped: " + prose.Clip(advice.Stopped, mostMessage) + "."

@@ -55,8 +55,8 @@ func (f systemFile) Lock() error {
 	return atomicfile.Lock(ctx, f.File)
 }
 
-// followLinks returns the path that a link leads to, also where there is nothing yet.
-func followLinks(path string) string {
+// FollowLinks returns the target of a symbolic link, which need not exist; path if it is not a link.
+func FollowLinks(path string) string {
 	for range 40 { // more are refused by the system
 		target, err := os.Readlink(path)
 		if err != nil {
@@ -105,7 +105,7 @@ func (j *Journal) open() (file, error) {
 // InUse reports whether a process has the journal of path open. What is not there is in nobody's use; what is no regular file
 // is an error, and is not opened.
 func InUse(path string) (bool, error) {
-	f, err := regular.Open(followLinks(path))
+	f, err := regular.Open(FollowLinks(path))
 	if err == nil {
 		defer f.Close() // and with it the lock, should there be one now
 		err = atomicfile.TryLock(f)

@@ -139,7 +139,7 @@ func OpenJournal(path string, cfg JournalConfig) (*Journal, error) {
 	if cfg.disk == nil {
 		cfg.disk = systemDisk{}
 	}
-	path = followLinks(path) // a rename must replace the file, not the link
+	path = FollowLinks(path) // a rename must replace the file, not the link
 	j := &Journal{path: path, cfg: cfg}
 	j.state.path, j.state.log = cmp.Or(cfg.State, StatePath(path)), cfg.Logger
 	var err error
@@ -170,7 +170,7 @@ func (j *Journal) ready() error {
 	}
 	// A line that is synced in a file that has no name is lost, also if another run made the file.
 	j.cfg.disk.SyncDir(filepath.Dir(j.path))
-	return j.state.begin(j.cfg)
+	return j.state.begin(j.cfg, j.size == 0)
 }
 
 // cutTornLine truncates the file after its last newline, unless what follows is a whole line.

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/atomicfile"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/limits"
 )
@@ -43,12 +45,50 @@ type State struct {
 	RateLimit      RateLimit `json:"rate_limit,omitzero"`       // Cause of the longest pause.
 	Outlook        string    `json:"outlook,omitempty"`         // State of the agent's usage windows.
 
-	Total        int `json:"total"`         // Items of the input.
-	Done         int `json:"done"`          // Successful items of all runs.
-	Failed       int `json:"failed"`        // Failed items of all runs.
-	Throttles    int `json:"throttles"`     // Rate-limited requests.
-	InputTokens  int `json:"input_tokens"`  // Input tokens.
-	OutputTokens int `json:"output_tokens"` // Output tokens.
+	Total  int `json:"total"`  // Items of the input.
+	Done   int `json:"done"`   // Successful items of all runs.
+	Failed int `json:"failed"` // Failed items of all runs.
+
+	Figures         // of all runs
+	Last    LastRun `json:"last_run,omitzero"` // Part of the last run.
+}
+
+// Figures are the work of one or more runs.
+type Figures struct {
+	Runs         int     `json:"runs,omitempty"`     // Runs on this output.
+	Throttles    int     `json:"throttles"`          // Rate-limited requests.
+	InputTokens  int     `json:"input_tokens"`       // Input tokens.
+	OutputTokens int     `json:"output_tokens"`      // Output tokens.
+	Attempts     int     `json:"attempts,omitempty"` // Attempts, except rate-limited attempts.
+	Cost         float64 `json:"cost_usd,omitempty"` // Cost, if known.
+	WallMS       int64   `json:"wall_ms,omitempty"`  // Duration of the run.
+}
+
+// LastRun is the work of the last run.
+type LastRun struct {
+	Done   int `json:"done"`   // Successful items of this run.
+	Failed int `json:"failed"` // Failed items.
+	Figures
+}
+
+// String describes the figures.
+func (f Figures) String() string {
+	wall := prose.Span(time.Duration(f.WallMS) * time.Millisecond)
+	return prose.Fields(prose.If(f.Runs, prose.Count(f.Runs, "run")+" in ")+wall,
+		prose.Count(f.Attempts, "attempt"), prose.If(f.Throttles, "rate-limited "+prose.Times(f.Throttles)),
+		prose.If(f.InputTokens+f.OutputTokens, fmt.Sprintf("%s tokens in, %s out", prose.Group(f.InputTokens), prose.Group(f.OutputTokens))),
+		prose.If(int(math.Ceil(f.Cost)), prose.Dollars(f.Cost)))
+}
+
+// String describes the last run.
+func (l LastRun) String() string {
+	return prose.Fields(prose.Group(l.Done)+" done", prose.If(l.Failed, prose.Group(l.Failed)+" failed"), l.Figures.String())
+}
+
+// add adds the figures of one run.
+func (f Figures) add(run Figures) Figures {
+	return Figures{f.Runs + 1, f.Throttles + run.Throttles, f.InputTokens + run.InputTokens, f.OutputTokens + run.OutputTokens,
+		f.Attempts + run.Attempts, prose.RoundDollars(f.Cost + run.Cost), f.WallMS + run.WallMS}
 }
 
 // RateLimit is what a pause is for.

@@ -23,22 +23,29 @@ type stateFile struct {
 	path    string
 	log     *slog.Logger
 	earlier State // of the run before; without a Status there was none
+	base    State // which this run adds to; empty for an output that was started anew
+	began   time.Time
 
 	mu  sync.Mutex // held while writing
 	now State      // as it was written; Running, unless a run ended
 }
 
-// begin reads what an earlier run left and says that this process has the journal.
-func (s *stateFile) begin(cfg JournalConfig) error {
+// begin reads the state of an earlier run, and writes that this process has the journal. If the journal lost the results of the
+// earlier run, the figures start at zero.
+func (s *stateFile) begin(cfg JournalConfig, empty bool) error {
 	earlier, err := LoadState(s.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.log.Warn(err.Error())
 	}
-	s.earlier, s.now = earlier, earlier
+	s.earlier, s.base, s.began = earlier, earlier, time.Now()
+	if empty && earlier.Done+earlier.Failed > 0 {
+		s.base = State{}
+	}
+	s.now = s.base
 	return s.update(func(now *State) {
 		now.Status, now.Reason, now.Outlook = Running, "", ""
 		now.Version, now.Hash, now.PID, now.Heartbeat = cfg.Version, cfg.Hash, os.Getpid(), time.Time{}
-		if earlier.Status == "" {
+		if s.base.Status == "" {
 			now.StartedAt = time.Now().UTC()
 		}
 	})
@@ -55,6 +62,8 @@ func (s *stateFile) update(change func(*State)) error {
 	}
 	s.now.UpdatedAt = time.Now().UTC()
 	s.now.Heartbeat = s.now.UpdatedAt
+	s.now.Last.WallMS = time.Since(s.began).Milliseconds()
+	s.now.WallMS = s.base.WallMS + s.now.Last.WallMS
 	err := s.now.save(s.path)
 	if err != nil {
 		s.now.Heartbeat = time.Time{} // so the next update writes it
@@ -103,9 +112,11 @@ func (r *Runner) keepState() (end func(error)) {
 		}
 		err := state.update(func(s *State) {
 			count, limited := pauses.describe(s, r.cfg.Journal.cfg.Limits)
-			s.PauseCount, s.Throttles = state.earlier.PauseCount+count, max(p.Throttles, limited)
+			s.PauseCount, s.Outlook = state.base.PauseCount+count, outlook
 			s.Total, s.Done, s.Failed = p.Total, p.AllDone(), p.Failed+p.AlreadyFailed
-			s.InputTokens, s.OutputTokens, s.Outlook = p.Usage.Input, p.Usage.Output, outlook
+			s.Last = LastRun{p.Done, p.Failed, Figures{Throttles: max(p.Throttles, limited), InputTokens: p.Usage.Input,
+				OutputTokens: p.Usage.Output, Attempts: p.Attempts, Cost: p.Cost, WallMS: s.Last.WallMS}}
+			s.Figures = state.base.Figures.add(s.Last.Figures)
 			ended(s)
 		})
 		if err != nil {

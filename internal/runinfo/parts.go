@@ -1,9 +1,8 @@
-package cli
+package runinfo
 
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,8 +12,8 @@ import (
 	"github.com/sluice-llm/sluice/internal/term"
 )
 
-// partFigures are how the parts of a run stand together.
-type partFigures struct {
+// Parts is the state of all batches of a run together.
+type Parts struct {
 	All       int            `json:"all"`                       // Batches.
 	Pending   int            `json:"pending"`                   // Batches without recorded results.
 	ByState   map[string]int `json:"by_state"`                  // Batches by state.
@@ -25,19 +24,19 @@ type partFigures struct {
 	Expires   time.Time      `json:"first_expires_at,omitzero"` // First expiry.
 	Problem   string         `json:"problem,omitempty"`         // First error message.
 
-	running, runs int // parts at which the provider works, and their requests
+	running, runs int // batches in progress at the provider, and their requests
 }
 
-// sumParts adds parts up.
-func sumParts(all []batch.Part) *partFigures {
-	f := &partFigures{All: len(all), ByState: make(map[string]int)}
+// NewParts adds up batches.
+func NewParts(all []batch.Part) *Parts {
+	f := &Parts{All: len(all), ByState: make(map[string]int)}
 	for i := range all {
 		f.add(&all[i])
 	}
 	return f
 }
 
-func (f *partFigures) add(p *batch.Part) {
+func (f *Parts) add(p *batch.Part) {
 	f.ByState[stateOf(p)]++
 	if !p.Open() {
 		return
@@ -56,7 +55,7 @@ func (f *partFigures) add(p *batch.Part) {
 	}
 	f.Submitted += p.Requests
 	f.Done += p.Succeeded + p.Failed
-	if !running(p) {
+	if !p.AtProvider() {
 		return
 	}
 	f.running++
@@ -66,10 +65,7 @@ func (f *partFigures) add(p *batch.Part) {
 	}
 }
 
-// running reports whether the provider still works at a part.
-func running(p *batch.Part) bool { return p.Batch != "" && p.AtProvider() }
-
-// stateOf returns the state of a part, and of a part that was sent its status at the provider.
+// stateOf returns the state of a batch; of a submitted batch, its status at the provider.
 func stateOf(p *batch.Part) string {
 	switch {
 	case p.Open() && p.Lost:
@@ -80,12 +76,12 @@ func stateOf(p *batch.Part) string {
 	return string(p.State)
 }
 
-// words say how they stand at an instant.
-func (f *partFigures) words(now time.Time) string {
+// Text describes the batches; "" without any.
+func (f *Parts) Text(now time.Time) string {
 	if f == nil || f.All == 0 {
 		return ""
 	}
-	text := countBatches(f.All) + ": " + prose.Counts(f.ByState)
+	text := prose.Count(f.All, "batch") + ": " + prose.Counts(f.ByState)
 	if f.Submitted > 0 {
 		text += fmt.Sprintf("; the provider finished %s of %s requests", prose.Group(f.Done), prose.Group(f.Submitted))
 	}
@@ -93,48 +89,40 @@ func (f *partFigures) words(now time.Time) string {
 		text += fmt.Sprintf("; the first batch expires in %s", prose.Span(f.Expires.Sub(now)))
 	}
 	if f.Problem != "" {
-		text += "; the provider says: " + term.Clip(f.Problem, mostMessage)
+		text += "; the provider says: " + term.Clip(f.Problem, MaxMessage)
 	}
 	return text
 }
 
-// left names the batches that continue at the provider when a run stops; "" if there are none.
-func (f *partFigures) left(now time.Time) string {
-	if f == nil || f.running == 0 {
+// Continuing names the batches that continue at the provider after a run stops; "" if there are none.
+func (f *Parts) Continuing(now time.Time) string {
+	if f.running == 0 {
 		return ""
 	}
 	verb := "continue"
 	if f.running == 1 {
 		verb = "continues"
 	}
-	text := fmt.Sprintf("%s with %s %s at the provider", countBatches(f.running), prose.Count(f.runs, "request"), verb)
+	text := fmt.Sprintf("%s with %s %s at the provider", prose.Count(f.running, "batch"), prose.Count(f.runs, "request"), verb)
 	if f.Expires.After(now) {
 		text += ", the first until " + prose.Clock(f.Expires, now, time.TimeOnly)
 	}
 	return text
 }
 
-// mostParts is how many parts are listed one by one.
-const mostParts = 20
-
-// partRows list parts that are pending, and sum up all of them.
-func partRows(all []batch.Part, row func(name, format string, args ...any), now time.Time) {
-	if len(all) == 0 {
-		return
+// hint names the next step for pending batches; "" without any.
+func (f *Parts) hint() string {
+	switch {
+	case f.Pending == 0:
+		return ""
+	case f.Lost == f.Pending:
+		return prose.Count(f.Lost, "batch") + " lost: run the same command to look for them again, or add --redo lost to pay for them again"
 	}
-	row("batches", "%s", sumParts(all).words(now))
-	pending := slices.DeleteFunc(slices.Clone(all), func(p batch.Part) bool { return !p.Open() })
-	for i := range pending {
-		if i == mostParts && len(pending) > mostParts+1 {
-			row("", "and %s more: --json lists all", prose.Group(len(pending)-mostParts))
-			return
-		}
-		row("batch", "%s", partWords(&pending[i], now))
-	}
+	return "collect pending batches with the same run command, or cancel them with --cancel"
 }
 
-// partWords say how a part stands.
-func partWords(p *batch.Part, now time.Time) string {
+// PartText describes one batch.
+func PartText(p *batch.Part, now time.Time) string {
 	text := fmt.Sprintf("%s %s: %s", p.Account, cmp.Or(p.Batch, "part "+p.Tag), strings.ReplaceAll(stateOf(p), "_", " "))
 	if p.Batch == "" {
 		text += fmt.Sprintf(", %s", prose.Count(p.Requests, "request"))
@@ -150,23 +138,11 @@ func partWords(p *batch.Part, now time.Time) string {
 	if !p.MadeAt.IsZero() {
 		text += fmt.Sprintf(", made %s ago", prose.Span(now.Sub(p.MadeAt)))
 	}
-	if running(p) && p.ExpiresAt.After(now) {
+	if p.Batch != "" && p.AtProvider() && p.ExpiresAt.After(now) {
 		text += ", expires in " + prose.Span(p.ExpiresAt.Sub(now))
 	}
 	if p.Problem != nil {
-		text += ": " + term.Clip(p.Problem.Message, mostMessage)
+		text += ": " + term.Clip(p.Problem.Message, MaxMessage)
 	}
 	return text
-}
-
-// pendingHint says what to do about parts that a run left; "" where it left none.
-func pendingHint(all []batch.Part) string {
-	f := sumParts(all)
-	switch {
-	case f.Pending == 0:
-		return ""
-	case f.Lost == f.Pending:
-		return countBatches(f.Lost) + " lost: run the same command to look for them again, or add --redo lost to pay for them again"
-	}
-	return "collect pending batches with the same run command, or cancel them with --cancel"
 }
