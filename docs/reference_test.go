@@ -46,7 +46,7 @@ var jsonDocuments = []struct{ heading, dir, name string }{
 	{"sluice find --dry-run --json", "internal/find", "Forecast"},
 	{"sluice find --from-provider --json", "provider", "AccountLimits"},
 	{"sluice explain --json", "internal/explain", "Verdict"},
-	{"sluice serve --json and --check --json", "internal/cli", "checked"},
+	{"sluice serve --json and --check --json", "internal/serve", "Description"},
 	{"sluice serve --access-log", "gateway", "accessLine"},
 	{"sluice serve --access-log, omitted lines", "gateway", "omittedLines"},
 	{"sluice stress --json", "internal/stress", "Result"},

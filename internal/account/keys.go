@@ -160,7 +160,7 @@ func (a *Accounts) missing(up config.Upstream, p provider.Provider, names []stri
 	name, source := names[0], &a.Config.Keys
 	if up.Name != "" {
 		err := a.at(up, "key_env", fmt.Errorf("no key for upstream %s: %s", up.Name, source.unset(name)))
-		if a.replaced { // flags or the environment define the upstream
+		if a.implied { // flags or the environment define the upstream
 			return fault.New(fault.Key, err, "export %s=..., name another variable with --key-env, or try --provider sim, which needs no key", name)
 		}
 		return fault.New(fault.Key, err, "export %s=..., or remove that upstream from the file", name)
