@@ -61,7 +61,7 @@ var (
 // jsonKinds are the JSON types of Go types that write themselves.
 var jsonKinds = map[string]string{
 	"string": "text", "bool": "true/false", "time.Time": "text", "time.Duration": "number", "json.RawMessage": "any",
-	"plan.Seconds": "number", "limits.Millis": "number", "plan.Counts": "object", "config.Window": "text",
+	"plan.Seconds": "number", "limits.Millis": "number", "plan.Counts": "object", "limits.Window": "text",
 }
 
 // goType is a type expression in a directory, with the argument of a generic type.

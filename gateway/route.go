@@ -11,9 +11,9 @@ import (
 
 // Passthrough forwards requests of unsupported APIs to one upstream, with its key. A forwarded request counts as one request.
 type Passthrough struct {
-	Method   string // HTTP method (default: any)
-	Path     string // path to forward, including all paths below, such as /v1/files; no slash at the end
-	Upstream string // name of the upstream
+	Method   string `yaml:"method"`   // HTTP method (default: any)
+	Path     string `yaml:"path"`     // path to forward, including all paths below, such as /v1/files; no slash at the end
+	Upstream string `yaml:"upstream"` // name of the upstream
 }
 
 // checkPassthrough names the wrong passthrough.

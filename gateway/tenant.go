@@ -40,7 +40,7 @@ type Tenant struct {
 	Models []string `yaml:"models,omitempty"`
 
 	MaxQueue int           `yaml:"max_queue,omitempty"` // maximum number of waiting requests (default 10,000)
-	MaxWait  time.Duration `yaml:"-"`                   // maximum time that a request waits in queues (default and upper bound: Deadlines.Queue)
+	MaxWait  time.Duration `yaml:"max_wait,omitempty"`  // maximum time that a request waits in queues (default and upper bound: Deadlines.Queue)
 }
 
 const usualMaxQueue = 10_000

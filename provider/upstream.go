@@ -69,6 +69,14 @@ const (
 	PreferCost                      // cheapest upstream that can start the call within 30 s
 )
 
+// String returns the name of the preference.
+func (p Preference) String() string {
+	if p == PreferCost {
+		return "cost"
+	}
+	return "soonest"
+}
+
 // UnmarshalText reads the name of a preference: soonest or cost. An empty name means soonest.
 func (p *Preference) UnmarshalText(b []byte) error {
 	switch string(b) {

@@ -247,10 +247,8 @@ func (a *Accounts) openScheduler(name string, p provider.Provider, label string)
 		return nil, err
 	}
 	c.Charge, c.CountsCached = p.Charge, p.CountsCached
-	if text := a.Settings.File.Charge; text != "" {
-		if err := c.Charge.UnmarshalText([]byte(text)); err != nil {
-			return nil, err
-		}
+	if stated := a.Settings.File.Charge; stated != nil {
+		c.Charge = *stated
 	}
 	if !a.dry() && p.Name != "sim" {
 		c.StateDir = StateDir()

@@ -58,15 +58,14 @@ first interrupt, the gateway waits for open requests. A second interrupt aborts 
 func (o *serveOptions) table() []flagGroup {
 	t := &o.settings
 	t.Listen, t.Metrics = "127.0.0.1:8787", "127.0.0.1:9464"
-	queue, drain := (*time.Duration)(&t.QueueTimeout), (*time.Duration)(&t.DrainTimeout)
-	*queue, *drain = 5*time.Minute, 30*time.Second
+	t.QueueTimeout, t.DrainTimeout = 5*time.Minute, 30*time.Second
 	return []flagGroup{
 		{"Gateway", []flag{
 			{name: "listen", field: &t.Listen, metavar: "ADDR", help: "Listen at this address; port 0 picks a free port", common: true},
 			configFlag(&o.account.Sources),
 			{name: "allow-host", field: &t.Hosts, metavar: "NAME", help: "Also accept requests for this host name; repeatable"},
-			{name: "queue-timeout", field: queue, metavar: "DURATION", help: "Limit the time of a request in the queue", common: true},
-			{name: "drain-timeout", field: drain, metavar: "DURATION", help: "Limit the time for open requests after an interrupt"},
+			{name: "queue-timeout", field: &t.QueueTimeout, metavar: "DURATION", help: "Limit the time of a request in the queue", common: true},
+			{name: "drain-timeout", field: &t.DrainTimeout, metavar: "DURATION", help: "Limit the time for open requests after an interrupt"},
 			{name: "check", field: &o.check, help: "Check the settings and print the configuration", common: true},
 		}},
 		{"Provider", o.account.target("Serve only this model")},

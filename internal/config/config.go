@@ -6,6 +6,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -42,14 +43,14 @@ type File struct {
 	// Tier names published limits that a run starts with. "": none.
 	Tier string `yaml:"tier"`
 
-	// Prefer chooses among upstreams. "": the one that can send a request soonest.
-	Prefer string `yaml:"prefer"`
+	// Prefer chooses among upstreams.
+	Prefer provider.Preference `yaml:"prefer"`
 
 	// MaxThrottles is how often an item may be rate-limited. Nil: 20 times, in 10 minutes at least; 0: never.
 	MaxThrottles *int `yaml:"max_throttles"`
 
-	// Charge says which tokens count against a limit. "": as the provider does.
-	Charge string `yaml:"charge"`
+	// Charge says which tokens count against a limit. Nil: the method of the provider.
+	Charge *limits.Charge `yaml:"charge"`
 
 	// Serve is for a gateway. Nil: the file has nothing for one.
 	Serve *Serve `yaml:"serve"`
@@ -153,71 +154,67 @@ func read(path string) ([]byte, error) {
 func Parse(name string, data []byte) (File, error) { return File{}.parse(name, data) }
 
 // parse returns the settings with the content of a file over them.
-func (f File) parse(name string, data []byte) (File, error) {
+func (f File) parse(name string, data []byte) (_ File, err error) {
+	defer func() { // the parser was not made for every text
+		if recover() != nil {
+			err = &Error{File: name, Text: "cannot be read as settings"}
+		}
+	}()
 	d := document{name: name}
 	if err := d.parse(data); err != nil {
 		return File{}, err
 	}
 	f.Name, f.documents = name, append([]*document{&d}, f.documents...)
-	if d.body == nil { // nothing, or comments alone
+	if d.body == nil { // nothing, or only comments
 		return f, nil
 	}
 	if err := d.checkSecrets(); err != nil {
 		return File{}, err
 	}
 	d.dropFound()
+	if err := d.inspect(d.body, reflect.TypeFor[File](), ""); err != nil {
+		return File{}, err
+	}
 	before := f.Providers
 	f.Providers = nil
 	if d.node("limits.provider") != nil || d.node("limits.model") != nil { // of another account or model
 		f.Limits = nil
 	}
-	if err := d.decode(&f); err != nil {
-		return File{}, err
+	if err := yaml.NodeToValue(d.body, &f); err != nil {
+		return File{}, d.translate(err)
 	}
-	if err := f.check(&d); err != nil {
-		return File{}, err
+	if field, err := f.check(name); err != nil {
+		return File{}, d.wrong(field, err)
 	}
 	f.Providers = slices.Concat(before, f.Providers)
 	return f, nil
 }
 
-// check refuses what cannot be, and completes the rest. Providers are those of the document.
-func (f *File) check(d *document) error {
-	if f.Limits != nil {
-		if field, err := f.Limits.check(); err != nil {
-			return d.wrong("limits."+field, err)
-		}
-	}
+// check completes the settings, and refuses fields that do not fit each other. The error is about the returned field. Providers are
+// those of the last file, whose name is the source of their tiers.
+func (f *File) check(name string) (field string, err error) {
 	for i := range f.Providers {
 		for k := range f.Providers[i].Tiers {
-			if t := &f.Providers[i].Tiers[k]; t.Source == "" {
-				t.Source = d.name
-			}
+			tier := &f.Providers[i].Tiers[k]
+			tier.Source = cmp.Or(tier.Source, name)
 		}
 	}
 	if len(f.Providers) > 0 {
-		var err error
 		f.registry, err = f.Registry().With(f.Providers...)
 		if row, ok := errors.AsType[*provider.RowError](err); ok {
-			return d.wrong(fmt.Sprintf("providers[%d].%s", row.Row, row.Field), row.Err)
+			return fmt.Sprintf("providers[%d].%s", row.Row, row.Field), row.Err
 		}
 	}
-	if n := d.node("max_throttles"); f.MaxThrottles != nil && (*f.MaxThrottles < 0 || n != nil && n.Type() == ast.FloatType) {
-		return d.wrong("max_throttles", errors.New("want a whole number, at least 0")) // the parser drops a fraction
+	if f.MaxThrottles != nil && *f.MaxThrottles < 0 {
+		return "max_throttles", errors.New("want a whole number, at least 0")
 	}
-	if err := new(limits.Charge).UnmarshalText([]byte(f.Charge)); f.Charge != "" && err != nil {
-		return d.wrong("charge", err)
+	if field, err = f.Limits.check(); err != nil {
+		return "limits." + field, err
 	}
-	if err := new(provider.Preference).UnmarshalText([]byte(f.Prefer)); err != nil {
-		return d.wrong("prefer", err)
+	if field, err = f.checkUpstreams(); err != nil {
+		return field, err
 	}
-	if field, err := f.checkUpstreams(); err != nil {
-		return d.wrong(field, err)
-	}
-	if field, err := f.checkServe(); err != nil {
-		return d.wrong("serve."+field, err)
-	}
-	return nil
+	return f.checkServe()
 }
 
 // mark is what some editors write at the beginning of a file.
@@ -238,11 +235,6 @@ func (d *document) parse(data []byte) (err error) {
 	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
 		return &Error{File: d.name, Text: "is not UTF-8"}
 	}
-	defer func() { // the parser was not made for everything that a file may hold
-		if r := recover(); r != nil {
-			d.body, err = nil, &Error{File: d.name, Text: "is not YAML"}
-		}
-	}()
 	data = bytes.TrimPrefix(data, []byte(mark))
 	text := strings.ReplaceAll(strings.ReplaceAll(string(data), "\r\n", "\n"), "\r", "\n")
 	tokens := lexer.Tokenize(text)
@@ -311,45 +303,6 @@ func (d *document) checkTokens(tokens token.Tokens) error {
 		}
 	}
 	return nil
-}
-
-// decode fills in the file.
-func (d *document) decode(file *File) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = &Error{File: d.name, Text: "cannot be read as settings"}
-		}
-	}()
-	if err := yaml.NodeToValue(d.body, file, yaml.Strict()); err != nil {
-		return d.translate(d.firstUnknown(err))
-	}
-	return nil
-}
-
-// firstUnknown returns the error of the first field that is unknown where err is that of any: the parser takes one at random.
-// It cuts the document short.
-func (d *document) firstUnknown(err error) error {
-	var first, next *yaml.UnknownFieldError
-	for found := err; errors.As(found, &next) && d.cutBefore(next.GetToken()); found = yaml.NodeToValue(d.body, new(File), yaml.Strict()) {
-		if first == nil || next.GetToken().Position.Offset < first.GetToken().Position.Offset {
-			first, err = next, found
-		}
-	}
-	return err
-}
-
-// cutBefore drops the field of that key and those after it from what they stand in, and reports whether there is such a field.
-func (d *document) cutBefore(key *token.Token) (found bool) {
-	ast.Walk(visitor(func(n ast.Node) {
-		fields, ok := n.(*ast.MappingNode)
-		if !ok || found {
-			return
-		}
-		if i := slices.IndexFunc(fields.Values, func(v *ast.MappingValueNode) bool { return v.Key.GetToken() == key }); i >= 0 {
-			fields.Values, found = fields.Values[:i], true
-		}
-	}), d.body)
-	return found
 }
 
 // checkSecrets refuses keys: files are copied and committed.

@@ -384,7 +384,7 @@ func TestLaterFilesWin(t *testing.T) {
 	if g, err := config.Load(first, write("c.yaml", "limits: {model: other, rpm: 7}")); err != nil || g.Limits.RPM.Value != 7 || g.Limits.TPM != nil {
 		t.Errorf("limits of another model: %+v, %v", g.Limits, err)
 	}
-	if f.Serve.DrainTimeout != config.Duration(5*time.Second) || len(f.Serve.Tenants) != 1 {
+	if f.Serve.DrainTimeout != 5*time.Second || len(f.Serve.Tenants) != 1 {
 		t.Errorf("%+v", f.Serve)
 	}
 	for field, want := range map[string]string{"max_throttles": first + ":1:", "serve.tenants[0].rpm": first + ":3:", "limits.rpm": second + ":1:"} {

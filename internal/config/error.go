@@ -3,10 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
-	"reflect"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -52,11 +49,21 @@ func (d *document) wrong(field string, err error) *Error {
 			at = line(n.GetToken())
 		}
 	}
+	return d.wrongAt(at, field, err)
+}
+
+// at is an error about the value of a field.
+func (d *document) at(n ast.Node, err error) *Error {
+	return d.wrongAt(line(n.GetToken()), strings.TrimPrefix(strings.TrimPrefix(n.GetPath(), "$"), "."), err)
+}
+
+// wrongAt is an error about the field of that path in a line.
+func (d *document) wrongAt(line int, field string, err error) *Error {
 	hint := ""
 	if hinting, ok := errors.AsType[*cluster.Error](err); ok {
 		hint = hinting.Hint()
 	}
-	return &Error{File: d.name, Line: at, Field: provider.Redact(field), Text: provider.Redact(err.Error()), hint: hint}
+	return &Error{File: d.name, Line: line, Field: provider.Redact(field), Text: provider.Redact(err.Error()), hint: hint}
 }
 
 // parent returns the path of what the field of a path is in; "" at the top.
@@ -75,107 +82,12 @@ func (d *document) node(path string) ast.Node {
 	return n
 }
 
-// translate says in our words what the parser found.
-func (d *document) translate(err error) error {
-	var of yaml.Error
-	if !errors.As(err, &of) {
-		return &Error{File: d.name, Text: provider.Redact(err.Error())}
+// translate returns an error of the parser as an error about a line.
+func (d *document) translate(err error) *Error {
+	if of, ok := errors.AsType[yaml.Error](err); ok {
+		return d.wrongAt(line(of.GetToken()), "", errors.New(of.GetMessage()))
 	}
-	e := &Error{File: d.name, Line: line(of.GetToken()), Field: d.pathOf(of.GetToken()), Text: provider.Redact(of.GetMessage())}
-	var unknown *yaml.UnknownFieldError
-	var mistyped *yaml.TypeError
-	var misshapen *yaml.UnexpectedNodeTypeError
-	switch {
-	case errors.As(err, &unknown):
-		name, known := unknown.GetToken().Value, fields()
-		e.Field = ""
-		e.Text = provider.Redact(fmt.Sprintf("unknown field %q", name))
-		if slices.Contains(known, name) { // its neighbours in spelling would be as wrong here as it is
-			e.Text = provider.Redact(fmt.Sprintf("field %q belongs below another field", name))
-			known = []string{"providers", "limits", "upstreams", "serve"}
-		}
-		e.Text += provider.DidYouMean(provider.Nearest(name, known))
-		if low := strings.ToLower(name); strings.Contains(low, "key") || strings.Contains(low, "secret") || strings.Contains(low, "token") {
-			e.hint = keyHint
-		}
-	case errors.As(err, &mistyped):
-		e.Text = "want " + inWords(mistyped.DstType)
-	case errors.As(err, &misshapen) && misshapen.Expected == ast.SequenceType:
-		e.Text = "want a list, with a dash before each entry"
-	case errors.As(err, &misshapen) && misshapen.Expected == ast.MappingType:
-		e.Text = "want fields, such as name: value"
-	}
-	return e
-}
-
-// pathOf returns the path of the field whose value begins with that token.
-func (d *document) pathOf(t *token.Token) string {
-	path := ""
-	if d.body == nil || t == nil {
-		return ""
-	}
-	ast.Walk(visitor(func(n ast.Node) {
-		if path == "" && n.GetToken() == t {
-			path = strings.TrimPrefix(strings.TrimPrefix(n.GetPath(), "$"), ".")
-		}
-	}), d.body)
-	return path
-}
-
-// inWords says what values a type has.
-func inWords(t reflect.Type) string {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if t == reflect.TypeFor[time.Time]() {
-		return "an instant, such as 2026-01-31T12:00:00Z"
-	}
-	switch t {
-	case reflect.TypeFor[Models]():
-		return "models, as {requested name: name at the upstream} or a list such as [gpt-4o]"
-	case reflect.TypeFor[Duration]():
-		return "a time above zero with its unit, such as 30s or 5m"
-	case reflect.TypeFor[Size]():
-		return "a size above zero with its unit, such as 64MiB"
-	}
-	switch t.Kind() {
-	case reflect.Int:
-		return "a whole number"
-	case reflect.Float64:
-		return "a number"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice:
-		return "a list, such as [a, b]"
-	case reflect.String:
-		return "a text"
-	}
-	return "fields, each on its own line"
-}
-
-// fields returns the names of all fields that there are.
-func fields() []string {
-	var names []string
-	seen := make(map[reflect.Type]bool)
-	var collect func(t reflect.Type)
-	collect = func(t reflect.Type) {
-		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
-			t = t.Elem()
-		}
-		if t.Kind() != reflect.Struct || seen[t] {
-			return
-		}
-		seen[t] = true
-		for _, field := range reflect.VisibleFields(t) {
-			name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
-			if name != "" && name != "-" {
-				names = append(names, name)
-				collect(field.Type)
-			}
-		}
-	}
-	collect(reflect.TypeFor[File]())
-	return names
+	return d.wrongAt(0, "", err)
 }
 
 func line(t *token.Token) int {

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -25,28 +26,12 @@ type Limits struct {
 	Burst Duration `json:"burst,omitzero" yaml:"burst"` // Refill time of an empty token bucket.
 
 	// Limits with a period that differs from a minute, in place of RPM and TPM. They are configured.
-	Requests *Window `json:"requests,omitempty" yaml:"requests"` // Request limit in another period, such as `100/10s`.
-	Tokens   *Window `json:"tokens,omitempty" yaml:"tokens"`     // Token limit in another period, such as `50000/30s`.
-}
-
-// Window is a limit with its period, such as 100/10s.
-type Window struct{ limits.Window }
-
-// UnmarshalYAML reads a text.
-func (w *Window) UnmarshalYAML(n ast.Node) error {
-	text := ""
-	if err := yaml.NodeToValue(n, &text); err != nil {
-		return err
-	}
-	var err error
-	if w.Window, err = limits.ParseWindow(text); err != nil {
-		return &yaml.SyntaxError{Message: err.Error(), Token: n.GetToken()}
-	}
-	return nil
+	Requests *limits.Window `json:"requests,omitempty" yaml:"requests"` // Request limit in another period, such as `100/10s`.
+	Tokens   *limits.Window `json:"tokens,omitempty" yaml:"tokens"`     // Token limit in another period, such as `50000/30s`.
 }
 
 // WindowOf returns a pointer to the limit of a dimension with a stated period; nil if the dimension has none.
-func (l *Limits) WindowOf(d limits.Dimension) **Window {
+func (l *Limits) WindowOf(d limits.Dimension) **limits.Window {
 	switch d {
 	case limits.Requests:
 		return &l.Requests
@@ -64,37 +49,15 @@ type Limit struct {
 	At         time.Time     `json:"at,omitzero" yaml:"at"`                  // Time of the measurement.
 }
 
-// UnmarshalYAML reads a number, or all of it.
+// UnmarshalYAML reads a number, or all fields.
 func (l *Limit) UnmarshalYAML(n ast.Node) error {
 	if _, ok := n.(ast.ScalarNode); ok {
 		*l = Limit{Source: limits.SourceConfigured}
 		return yaml.NodeToValue(n, &l.Value)
 	}
-	var all struct {
-		Value      float64       `yaml:"value"`
-		Source     limits.Source `yaml:"source"`
-		Confidence float64       `yaml:"confidence"`
-		At         instant       `yaml:"at"`
-	}
-	err := yaml.NodeToValue(n, &all, yaml.Strict())
-	*l = Limit{all.Value, all.Source, all.Confidence, all.At.Time}
-	return err
-}
-
-// instant is a time that is read strictly: the parser alone would take nonsense for none.
-type instant struct{ time.Time }
-
-// UnmarshalYAML reads a date and a time of day.
-func (i *instant) UnmarshalYAML(n ast.Node) error {
-	text := ""
-	err := yaml.NodeToValue(n, &text)
-	if err == nil {
-		i.Time, err = time.Parse(time.RFC3339Nano, text)
-	}
-	if err != nil {
-		return &yaml.TypeError{DstType: reflect.TypeFor[time.Time](), SrcType: reflect.TypeFor[string](), Token: n.GetToken()}
-	}
-	return nil
+	type fields Limit
+	*l = Limit{}
+	return yaml.NodeToValue(n, (*fields)(l))
 }
 
 // stated yields the limits that there are, but for the burst.
@@ -128,7 +91,7 @@ func (l *Limits) Split() (told, start sluice.Limits) {
 	}
 	for d := range told.All() {
 		if w := l.WindowOf(d); w != nil && *w != nil {
-			*told.WindowOf(d) = (*w).Window
+			*told.WindowOf(d) = **w
 		}
 	}
 	told.Burst = time.Duration(l.Burst)
@@ -137,16 +100,12 @@ func (l *Limits) Split() (told, start sluice.Limits) {
 
 // check refuses what is no limit. The error is about the returned field.
 func (l *Limits) check() (field string, err error) {
+	if l == nil {
+		return "", nil
+	}
 	none := l.Burst == 0
 	for d, limit := range l.stated() {
 		none = false
-		v := limit.Value
-		switch {
-		case !(v > 0 && v == math.Trunc(v)):
-			return d.String(), fmt.Errorf("%v is not a whole number above zero: omit the field if the limit is unknown", v)
-		case v > largestLimit:
-			return d.String(), fmt.Errorf("%v is above %d: omit the field if the limit is unknown", v, int(largestLimit))
-		}
 		if part, err := limit.check(); err != nil {
 			return d.String() + part, err
 		}
@@ -160,6 +119,9 @@ func (l *Limits) check() (field string, err error) {
 			continue
 		}
 		none = false
+		if **w == (limits.Window{}) {
+			return d.WindowName(), errors.New("is empty: write it such as 100/10s")
+		}
 		if limit := *l.At(d); limit != nil && limit.Source == limits.SourceConfigured {
 			return d.WindowName(), fmt.Errorf("%s and %s set the same limit: omit one of the two fields", d, d.WindowName())
 		}
@@ -170,14 +132,21 @@ func (l *Limits) check() (field string, err error) {
 	return "", nil
 }
 
-// check refuses what cannot be said of a limit. The error is about the returned part of it.
+// sources are the values of the field source.
+var sources = []limits.Source{limits.SourceConfigured, limits.SourceRegistry, limits.SourcePublished, limits.SourceHeader,
+	limits.SourceRejection, limits.SourceMeasured, limits.SourceAtLeast}
+
+// check refuses an invalid limit. The error is about the returned part of its path.
 func (l *Limit) check() (part string, err error) {
-	if !(l.Confidence >= 0 && l.Confidence <= 1) {
+	switch {
+	case !(l.Value > 0 && l.Value == math.Trunc(l.Value)):
+		return "", fmt.Errorf("%v is not a whole number above zero: omit the field if the limit is unknown", l.Value)
+	case l.Value > largestLimit:
+		return "", fmt.Errorf("%v is above %d: omit the field if the limit is unknown", l.Value, int(largestLimit))
+	case !(l.Confidence >= 0 && l.Confidence <= 1):
 		return ".confidence", fmt.Errorf("%v is not between 0 and 1", l.Confidence)
+	case !slices.Contains(sources, l.Source):
+		return ".source", fmt.Errorf("%q is not one of %s", l.Source, strings.ReplaceAll(strings.Trim(fmt.Sprint(sources), "[]"), " ", ", "))
 	}
-	switch l.Source {
-	case limits.SourceConfigured, limits.SourceRegistry, limits.SourcePublished, limits.SourceHeader, limits.SourceRejection, limits.SourceMeasured, limits.SourceAtLeast:
-		return "", nil
-	}
-	return ".source", fmt.Errorf("%q is not one of configured, registry, published, header, rejection, measured, verified-at-least", l.Source)
+	return "", nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/suite"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -193,7 +194,7 @@ func TestTheSchemaHasTheFieldsOfTheStructs(t *testing.T) {
 			}
 			typ = typ.Elem()
 		}
-		if typ.Kind() != reflect.Struct || typ.String() == "time.Time" || typ == reflect.TypeFor[config.Window]() {
+		if typ.Kind() != reflect.Struct || typ.String() == "time.Time" || typ == reflect.TypeFor[limits.Window]() {
 			return
 		}
 		shape := object(node)

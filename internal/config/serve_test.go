@@ -40,14 +40,14 @@ serve:
 	want := &config.Serve{
 		Listen: "127.0.0.1:9000", Hosts: []string{"edge.example.com", "10.0.0.7:80"},
 		Models:       map[string]string{"small": "gpt-4o"},
-		QueueTimeout: config.Duration(90 * time.Second), FirstByteTimeout: config.Duration(2 * time.Minute),
-		IdleTimeout: config.Duration(500 * time.Millisecond), TotalTimeout: config.Duration(time.Hour),
-		MaxBodyMemory: 512 << 20, Early200: config.Duration(20 * time.Second),
-		DrainTimeout: config.Duration(10 * time.Second), Metrics: "127.0.0.1:9464",
-		Tenants: []config.Tenant{{MaxWait: config.Duration(30 * time.Second), Tenant: gateway.Tenant{
+		QueueTimeout: 90 * time.Second, FirstByteTimeout: 2 * time.Minute,
+		IdleTimeout: 500 * time.Millisecond, TotalTimeout: time.Hour,
+		MaxBodyMemory: 512 << 20, Early200: 20 * time.Second,
+		DrainTimeout: 10 * time.Second, Metrics: "127.0.0.1:9464",
+		Tenants: []gateway.Tenant{{
 			Name: "ci", KeySHA256: "05e7b6173290d3c09874a6b8f6ca15e1e12d25d02ef005e3d7189d02a808c7bb", Weight: 0.5, Priority: "low", RPM: 60, TPM: 1000,
 			Concurrency: 4, MaxCostDay: 2.5, MaxCostMonth: 50, Models: []string{"small", "gpt-4o*"}, MaxQueue: 20, MaxWait: 30 * time.Second,
-		}}},
+		}},
 		AccessLog: "-", Events: "events.jsonl",
 	}
 	if diff := cmp.Diff(want, f.Serve); diff != "" {

@@ -76,7 +76,7 @@ func sourced(l sluice.Limits, from config.Limit) *config.Limits {
 			*all.At(d) = new(from)
 		}
 		if w := l.WindowOf(d); w != nil && w.N > 0 {
-			*all.WindowOf(d) = &config.Window{Window: *w}
+			*all.WindowOf(d) = w
 		}
 	}
 	return all
@@ -109,7 +109,7 @@ func layered(layers ...*config.Limits) (all config.Limits) {
 	return all
 }
 
-func windowOf(l *config.Limits, d limits.Dimension) *config.Window {
+func windowOf(l *config.Limits, d limits.Dimension) *limits.Window {
 	if w := l.WindowOf(d); w != nil {
 		return *w
 	}

@@ -50,7 +50,7 @@ type Upstream struct {
 // describe fills the description, apart from addresses.
 func (g *Gateway) describe() error {
 	a, s, d := g.accounts, g.settings, g.description
-	d.Listen, d.Hosts, d.Prefer, d.Tenants = s.Listen, s.Hosts, cmp.Or(a.Settings.File.Prefer, "soonest"), []string{}
+	d.Listen, d.Hosts, d.Prefer, d.Tenants = s.Listen, s.Hosts, a.Settings.File.Prefer.String(), []string{}
 	if d.Models = s.Models; d.Models == nil {
 		d.Models = map[string]string{}
 	}

@@ -114,7 +114,7 @@ func (g *Gateway) load() (err error) {
 	if g.settings, err = merge(&g.cfg, g.accounts.Settings); err != nil {
 		return err
 	}
-	cfg := gateway.TenantsConfig{Tenants: g.settings.tenants(), Logger: g.cfg.Logger}
+	cfg := gateway.TenantsConfig{Tenants: g.settings.Tenants, Logger: g.cfg.Logger}
 	if dir := account.StateDir(); dir != "" {
 		cfg.Spent = filepath.Join(dir, "serve-spent.json")
 	}
@@ -201,14 +201,10 @@ func (g *Gateway) openUpstreams(a *account.Accounts, s *settings) error {
 func (g *Gateway) config(a *account.Accounts, s *settings) gateway.Config {
 	cfg := gateway.Config{
 		Upstreams: a.Upstreams(), Base: a.Transport(), Header: a.Header, Tenants: g.tenants, Logger: g.cfg.Logger,
-		Models: s.Models, MaxBodyMemory: int64(s.MaxBodyMemory), Hosts: s.hosts(), Early: time.Duration(s.Early200),
+		Models: s.Models, MaxBodyMemory: int64(s.MaxBodyMemory), Passthrough: s.Passthrough, Hosts: s.hosts(), Early: s.Early200,
 		Deadlines: gateway.Deadlines{
-			Queue: time.Duration(s.QueueTimeout), FirstByte: time.Duration(s.FirstByteTimeout),
-			Idle: time.Duration(s.IdleTimeout), Total: time.Duration(s.TotalTimeout),
+			Queue: s.QueueTimeout, FirstByte: s.FirstByteTimeout, Idle: s.IdleTimeout, Total: s.TotalTimeout,
 		},
-	}
-	for _, p := range s.Passthrough {
-		cfg.Passthrough = append(cfg.Passthrough, gateway.Passthrough(p))
 	}
 	return cfg
 }
@@ -329,7 +325,7 @@ func (g *Gateway) exchange(next *account.Accounts) (lines []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	g.warn(g.tenants.Set(s.tenants())) // the tenants were checked with the file
+	g.warn(g.tenants.Set(s.Tenants)) // the tenants were checked with the file
 	g.retiring.Go(func() {
 		<-over
 		g.warn(old.Close())

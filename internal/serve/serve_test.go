@@ -29,7 +29,7 @@ func TestAddressesOfAGatewayAreChecked(t *testing.T) {
 	} {
 		_, err := serve.Check(serve.Config{
 			Account:   account.Config{BaseURL: c.upstream, Hide: func(string) {}, Warn: func(string) {}},
-			Flags:     config.Serve{Listen: c.listen, QueueTimeout: config.Duration(time.Minute), Metrics: "none"},
+			Flags:     config.Serve{Listen: c.listen, QueueTimeout: time.Minute, Metrics: "none"},
 			Given:     func(flag string) bool { return flag == "listen" },
 			LimitFlag: limits.Dimension.String,
 			Logger:    slog.New(slog.DiscardHandler),

@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/sluice-llm/sluice/cluster"
-	"github.com/sluice-llm/sluice/gateway"
 	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
@@ -108,14 +107,6 @@ func (s *settings) wrong(name, text string) error {
 		return s.from.File.At("serve."+name, errors.New(text))
 	}
 	return fmt.Errorf("--%s %s", flagOf(name), text)
-}
-
-// tenants returns the tenants.
-func (s *settings) tenants() (all []gateway.Tenant) {
-	for _, t := range s.Tenants {
-		all = append(all, t.Tenant)
-	}
-	return all
 }
 
 // hosts returns the names by which clients may address the gateway.
