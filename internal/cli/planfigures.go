@@ -192,7 +192,7 @@ func (f *figures) printLimits(w io.Writer) {
 		if l := *f.Limits.At(d); l != nil {
 			fmt.Fprintf(w, "  %s\t%s\t%s\n", d, prose.Number(l.Value), f.sourceWords(l))
 		}
-		if window := f.Limits.WindowOf(d); window != nil && *window != nil {
+		if window := f.Limits.WindowOf(d); window != nil && window.N > 0 {
 			fmt.Fprintf(w, "  %s\t%s\t%s\n", d.WindowName(), *window, limits.SourceConfigured)
 		}
 	}

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -26,12 +25,12 @@ type Limits struct {
 	Burst Duration `json:"burst,omitzero" yaml:"burst"` // Refill time of an empty token bucket.
 
 	// Limits with a period that differs from a minute, in place of RPM and TPM. They are configured.
-	Requests *limits.Window `json:"requests,omitempty" yaml:"requests"` // Request limit in another period, such as `100/10s`.
-	Tokens   *limits.Window `json:"tokens,omitempty" yaml:"tokens"`     // Token limit in another period, such as `50000/30s`.
+	Requests limits.Window `json:"requests,omitzero" yaml:"requests"` // Request limit in another period, such as `100/10s`.
+	Tokens   limits.Window `json:"tokens,omitzero" yaml:"tokens"`     // Token limit in another period, such as `50000/30s`.
 }
 
 // WindowOf returns a pointer to the limit of a dimension with a stated period; nil if the dimension has none.
-func (l *Limits) WindowOf(d limits.Dimension) **limits.Window {
+func (l *Limits) WindowOf(d limits.Dimension) *limits.Window {
 	switch d {
 	case limits.Requests:
 		return &l.Requests
@@ -41,7 +40,7 @@ func (l *Limits) WindowOf(d limits.Dimension) **limits.Window {
 	return nil
 }
 
-// Limit is one limit and where it is from. A file may write just its number, which is then told.
+// Limit is a limit with its origin. In a file, it can be a number, which is then configured.
 type Limit struct {
 	Value      float64       `json:"value" yaml:"value"`                     // Value of the limit.
 	Source     limits.Source `json:"source" yaml:"source"`                   // Origin of the value, such as `header`.
@@ -60,74 +59,48 @@ func (l *Limit) UnmarshalYAML(n ast.Node) error {
 	return yaml.NodeToValue(n, (*fields)(l))
 }
 
-// stated yields the limits that there are, but for the burst.
-func (l *Limits) stated() iter.Seq2[limits.Dimension, *Limit] {
-	return func(yield func(limits.Dimension, *Limit) bool) {
-		for d := range new(sluice.Limits).All() {
-			if limit := *l.At(d); limit != nil && !yield(d, limit) {
-				return
-			}
-		}
-	}
-}
-
 const (
-	longestBurst = Duration(24 * time.Hour) // as much as can be planned with
-	largestLimit = 1e12                     // the same
+	longestBurst = Duration(24 * time.Hour) // as long as plans can be
+	largestLimit = 1e12
 )
 
-// Split returns the limits that somebody told, which are ceilings, and others, which are a beginning that the provider's
-// answers correct. What was merely used without a refusal is neither: a client that began with it would keep to it where
-// nothing states a limit.
+// Split returns the configured limits, which are ceilings, and other limits, with which a client starts until responses correct them. An
+// amount that merely passed without a rejection is neither: a client would keep to it if no response states a limit.
 func (l *Limits) Split() (told, start sluice.Limits) {
-	for d, limit := range l.stated() {
-		switch limit.Source {
-		case limits.SourceAtLeast:
-		case limits.SourceConfigured:
-			*told.At(d) = int(limit.Value)
+	told.Requests, told.Tokens, told.Burst = l.Requests, l.Tokens, time.Duration(l.Burst)
+	for d, configured := range told.All() {
+		switch limit := *l.At(d); {
+		case limit == nil || limit.Source == limits.SourceAtLeast:
+		case limit.Source == limits.SourceConfigured:
+			*configured = int(limit.Value)
 		default:
 			*start.At(d) = int(limit.Value)
 		}
 	}
-	for d := range told.All() {
-		if w := l.WindowOf(d); w != nil && *w != nil {
-			*told.WindowOf(d) = **w
-		}
-	}
-	told.Burst = time.Duration(l.Burst)
 	return told, start
 }
 
-// check refuses what is no limit. The error is about the returned field.
+// check refuses invalid limits. The error is about the returned field. Nil is valid.
 func (l *Limits) check() (field string, err error) {
-	if l == nil {
+	switch {
+	case l == nil:
 		return "", nil
+	case l.Burst > longestBurst:
+		return "burst", fmt.Errorf("%v is more than a day: omit the field if the limit is unknown", time.Duration(l.Burst))
+	case *l == Limits{Provider: l.Provider, Model: l.Model}:
+		return "rpm", errors.New("the limit is missing: add one, such as rpm: 500")
 	}
-	none := l.Burst == 0
-	for d, limit := range l.stated() {
-		none = false
+	for d := range new(sluice.Limits).All() {
+		limit := *l.At(d)
+		if limit == nil {
+			continue
+		}
 		if part, err := limit.check(); err != nil {
 			return d.String() + part, err
 		}
-	}
-	if l.Burst > longestBurst {
-		return "burst", fmt.Errorf("%v is more than a day: omit the field if the limit is unknown", time.Duration(l.Burst))
-	}
-	for d := range new(sluice.Limits).All() {
-		w := l.WindowOf(d)
-		if w == nil || *w == nil {
-			continue
-		}
-		none = false
-		if **w == (limits.Window{}) {
-			return d.WindowName(), errors.New("is empty: write it such as 100/10s")
-		}
-		if limit := *l.At(d); limit != nil && limit.Source == limits.SourceConfigured {
+		if w := l.WindowOf(d); w != nil && w.N > 0 && limit.Source == limits.SourceConfigured {
 			return d.WindowName(), fmt.Errorf("%s and %s set the same limit: omit one of the two fields", d, d.WindowName())
 		}
-	}
-	if none {
-		return "rpm", errors.New("the limit is missing: add one, such as rpm: 500")
 	}
 	return "", nil
 }

@@ -1,9 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"math"
 	"net"
 	"reflect"
@@ -83,13 +86,13 @@ func (d *document) inspect(n ast.Node, t reflect.Type, rule string) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	fields, isMap := n.(ast.MapNode)
+	mapping, isMap := n.(ast.MapNode)
 	list, isList := n.(*ast.SequenceNode)
 	switch {
 	case n.Type() == ast.NullType:
 		return nil
 	case isMap && t.Kind() == reflect.Struct:
-		return d.inspectFields(fields.MapRange(), t)
+		return d.inspectFields(mapping.MapRange(), t)
 	case isList && t.Kind() == reflect.Slice:
 		for _, element := range list.Values {
 			if err := d.inspect(element, t.Elem(), rule); err != nil {
@@ -105,8 +108,9 @@ func (d *document) inspect(n ast.Node, t reflect.Type, rule string) error {
 }
 
 func (d *document) inspectFields(f *ast.MapNodeIter, t reflect.Type) error {
+	known := maps.Collect(fields(t))
 	for f.Next() {
-		field, ok := fieldOf(t, f.Key().GetToken().Value)
+		field, ok := known[f.Key().GetToken().Value]
 		if !ok {
 			return d.unknown(f.Key())
 		}
@@ -128,17 +132,19 @@ func checkValue(n ast.Node, t reflect.Type, check func(string) error) error {
 	}
 	v := reflect.New(t)
 	err := yaml.NodeToValue(n, v.Interface())
-	_, isText := v.Interface().(encoding.TextUnmarshaler)
+	text, isText := v.Interface().(encoding.TextUnmarshaler)
 	mistyped, isType := errors.AsType[*yaml.TypeError](err)
 	number, isFloat := n.(*ast.FloatNode)
 	scalar, isScalar := n.(ast.ScalarNode)
 	switch {
-	case isType:
-		return errors.New("want " + inWords(mistyped.DstType))
-	case isText && !isScalar, fault.Is[yaml.Error](err):
-		return errors.New("want " + inWords(t))
 	case t == reflect.TypeFor[time.Time]() && v.Elem().IsZero(): // the parser reads other texts as no time
-		return errors.New("want " + inWords(t))
+		return errors.New("want an instant, such as 2026-01-31T12:00:00Z")
+	case isText && !isScalar:
+		return cmp.Or(text.UnmarshalText(nil), errors.New("want a text"))
+	case isType:
+		return errors.New("want " + cmp.Or(forms[mistyped.DstType.Kind()], fieldsForm))
+	case fault.Is[yaml.Error](err):
+		return errors.New("want " + cmp.Or(forms[t.Kind()], fieldsForm))
 	case err != nil:
 		return err
 	case isFloat && t.Kind() == reflect.Int && number.Value != math.Trunc(number.Value): // the parser drops the fraction
@@ -149,32 +155,13 @@ func checkValue(n ast.Node, t reflect.Type, check func(string) error) error {
 	return nil
 }
 
-// inWords describes the values of a type.
-func inWords(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Int:
-		return "a whole number"
-	case reflect.Float64:
-		return "a number"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice:
-		return "a list, with a dash before each entry"
-	case reflect.String:
-		return "a text"
-	}
-	switch reflect.New(t).Interface().(type) {
-	case *time.Time:
-		return "an instant, such as 2026-01-31T12:00:00Z"
-	case *Duration:
-		return durations
-	case *Size:
-		return sizes
-	case encoding.TextUnmarshaler:
-		return "a text"
-	}
-	return "fields, such as name: value"
+// forms describe the values of types.
+var forms = map[reflect.Kind]string{
+	reflect.Int: "a whole number", reflect.Float64: "a number", reflect.Bool: "true or false", reflect.String: "a text",
+	reflect.Slice: "a list, with a dash before each entry",
 }
+
+const fieldsForm = "fields, such as name: value"
 
 // unknown is the error about a field that does not exist, or not in this place.
 func (d *document) unknown(key ast.Node) error {
@@ -192,28 +179,28 @@ func (d *document) unknown(key ast.Node) error {
 	return err
 }
 
-// fieldOf returns the field of that name of a struct.
-func fieldOf(t reflect.Type, name string) (reflect.StructField, bool) {
-	for _, field := range reflect.VisibleFields(t) {
-		if own, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); own == name && name != "" && name != "-" {
-			return field, true
-		}
-	}
-	return reflect.StructField{}, false
-}
-
 // names appends the names of all fields of a type, and of the types of its fields.
 func names(all []string, t reflect.Type) []string {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct {
-		return all
-	}
-	for _, field := range reflect.VisibleFields(t) {
-		if name, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); name != "" && name != "-" {
-			all = names(append(all, name), field.Type)
-		}
+	for name, field := range fields(t) {
+		all = names(append(all, name), field.Type)
 	}
 	return all
+}
+
+// fields yields the fields of a struct with their names; none of another type.
+func fields(t reflect.Type) iter.Seq2[string, reflect.StructField] {
+	return func(yield func(string, reflect.StructField) bool) {
+		if t.Kind() != reflect.Struct {
+			return
+		}
+		for _, field := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+			if name != "" && name != "-" && !yield(name, field) {
+				return
+			}
+		}
+	}
 }

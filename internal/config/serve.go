@@ -45,8 +45,6 @@ type Serve struct {
 // Duration is a time above zero with its unit, such as 30s.
 type Duration time.Duration
 
-const durations = "a time above zero with its unit, such as 30s or 5m"
-
 // MarshalText returns the duration in the format of Go.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
@@ -54,33 +52,24 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d)
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	*d = Duration(v)
-	return wrongIf(err != nil || v <= 0, "want "+durations)
+	return wrongIf(err != nil || v <= 0, "want a time above zero with its unit, such as 30s or 5m")
 }
 
 // Size is a number of bytes above zero with its unit, such as 64MiB.
 type Size int64
 
-const (
-	sizes       = "a size above zero with its unit, such as 64MiB"
-	largestSize = 1 << 40 // more than any request has
-)
+// largestSize is more than any request has.
+const largestSize = 1 << 40
 
-var units = [...]struct {
-	name  string
-	bytes int64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}}
+var units = map[string]int64{"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
-// UnmarshalText reads a number and its unit: B, kB, MB, GB, KiB, MiB or GiB.
+// UnmarshalText reads a whole number and a unit.
 func (z *Size) UnmarshalText(text []byte) error {
-	for _, unit := range units {
-		number, ok := strings.CutSuffix(string(text), unit.name)
-		v, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
-		if ok && err == nil && v > 0 && v <= largestSize/unit.bytes {
-			*z = Size(v * unit.bytes)
-			return nil
-		}
-	}
-	return errors.New("want " + sizes)
+	unit := strings.TrimLeft(string(text), "0123456789")
+	n, err := strconv.ParseInt(strings.TrimSuffix(string(text), unit), 10, 64)
+	bytes, ok := units[strings.TrimSpace(unit)]
+	*z = Size(n * bytes)
+	return wrongIf(!ok || err != nil || n < 1 || n > largestSize/bytes, "want a size above zero with its unit, such as 64MiB")
 }
 
 // methods are the HTTP methods of a passthrough.

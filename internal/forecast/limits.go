@@ -76,7 +76,7 @@ func sourced(l sluice.Limits, from config.Limit) *config.Limits {
 			*all.At(d) = new(from)
 		}
 		if w := l.WindowOf(d); w != nil && w.N > 0 {
-			*all.WindowOf(d) = w
+			*all.WindowOf(d) = *w
 		}
 	}
 	return all
@@ -88,11 +88,12 @@ func layered(layers ...*config.Limits) (all config.Limits) {
 	known, rate := false, false
 	for _, layer := range slices.DeleteFunc(layers, func(l *config.Limits) bool { return l == nil }) {
 		for d := range new(sluice.Limits).All() {
-			limit, w := *layer.At(d), windowOf(layer, d)
+			limit, w, above := *layer.At(d), layer.WindowOf(d), all.WindowOf(d)
 			switch {
-			case limit == nil && w == nil || *all.At(d) != nil || windowOf(&all, d) != nil:
-			case w != nil:
-				*all.WindowOf(d) = w
+			case *all.At(d) != nil || above != nil && above.N > 0:
+			case w != nil && w.N > 0:
+				*above = *w
+			case limit == nil:
 			default:
 				*all.At(d) = limit
 				known, rate = known || limit.Source != limits.SourceAtLeast, rate || d != limits.Concurrency
@@ -107,13 +108,6 @@ func layered(layers ...*config.Limits) (all config.Limits) {
 		}
 	}
 	return all
-}
-
-func windowOf(l *config.Limits, d limits.Dimension) *limits.Window {
-	if w := l.WindowOf(d); w != nil {
-		return *w
-	}
-	return nil
 }
 
 // published returns the limits that the provider publishes for the model in this account; nil without an admin key, or with a named tier.
