@@ -325,7 +325,7 @@ func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"limits: {rpm: 500, tpm: {value: 3, source: header, at: 2026-01-01T00:00:00Z}}\n",
 		"providers:\n  - name: x\n    base_url: http://a/v1\n    tiers:\n      - {tier: a, rpm: 3}\n",
-		"upstreams:\n  - {provider: openai, key_file: k, base_url: 'https://${PATH}/v1'}\nserve:\n  listen: 127.0.0.1:0\n  hosts: [$${a}]\n",
+		"upstreams:\n  - {provider: openai, key_file: k, base_url: 'https://a/v1'}\nserve:\n  listen: 127.0.0.1:0\n  allow_host: [a]\n",
 		"serve: {models: {a: b}, queue_timeout: 1m, max_body_memory: 1MiB}\n",
 		`{"limits":{"rpm":{"value":1,"source":"configured"}}}`, "limits:\r\n  rpm: 1\r\n", "\xef\xbb\xbf# x\n",
 	} {
