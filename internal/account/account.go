@@ -308,6 +308,20 @@ func (a *Accounts) Fill(cfg *batch.Config) {
 	cfg.Provider, cfg.Registry, cfg.BaseURL = a.Provider, a.Settings.Registry, a.Config.BaseURL
 	cfg.Key, cfg.Scheduler, cfg.Price = a.Key, a.Scheduler, a.Price
 	cfg.Upstreams, cfg.Transport, cfg.ExtraHeader, cfg.Workers = a.upstreams, a.pool.transport, a.Header, a.Room
+	cfg.Model = cmp.Or(cfg.Model, a.limitsModel())
+}
+
+// limitsModel returns the model of the limits in the settings; "" if they are for all models or another provider.
+func (a *Accounts) limitsModel() string {
+	l := a.Settings.File.Limits
+	if l == nil {
+		return ""
+	}
+	owner, ok := a.Settings.Registry.Lookup(l.Provider)
+	if ok && a.Provider.Name != "" && owner.Name != a.Provider.Name {
+		return ""
+	}
+	return l.Model
 }
 
 // Snapshot returns the state of all open accounts.
