@@ -47,7 +47,7 @@ func (f *File) Registry() *provider.Registry {
 // At returns err as an error about the field of that path, in the last file with that field or a field above it.
 func (f *File) At(field string, err error) error {
 	if d := f.source(field); d != nil {
-		return d.wrong(field, err)
+		return d.at(field, err)
 	}
 	return err
 }
@@ -123,12 +123,12 @@ func Parse(name string, data []byte) (File, error) { return File{}.parse(name, d
 
 // parse returns the settings with the content of a file over them.
 func (f File) parse(name string, data []byte) (_ File, err error) {
+	d := document{name: name}
 	defer func() { // the parser panics on some invalid files
 		if recover() != nil {
-			err = &Error{File: name, Text: "cannot be read as settings"}
+			err = d.wrong(0, "", errors.New("cannot be read as settings"))
 		}
 	}()
-	d := document{name: name}
 	if err := d.parse(data); err != nil {
 		return File{}, err
 	}
@@ -149,7 +149,7 @@ func (f File) parse(name string, data []byte) (_ File, err error) {
 		return File{}, d.translate(err)
 	}
 	if field, err := f.check(name); err != nil {
-		return File{}, d.wrong(field, err)
+		return File{}, f.At(field, err)
 	}
 	f.Providers = slices.Concat(before, f.Providers)
 	return f, nil

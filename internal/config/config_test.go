@@ -59,22 +59,13 @@ limits:
 	}
 }
 
-func TestEveryLimitIsItsOwn(t *testing.T) {
-	f, err := config.Parse("x", []byte("limits: {rpm: 1, tpm: 2, itpm: 3, otpm: 4, rpd: 5, tpd: 6, concurrency: 7, burst: 8s}"))
+func TestLimitsHavePeriods(t *testing.T) {
+	f, err := config.Parse("x", []byte("limits: {requests: 100/10s, tokens: 50000/1m30s, rpm: {value: 9, source: header}}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, start := f.Limits.Split()
-	want := sluice.Limits{RPM: 1, TPM: 2, ITPM: 3, OTPM: 4, RPD: 5, TPD: 6, Concurrency: 7, Burst: 8 * time.Second}
-	if told != want || start != (sluice.Limits{}) {
-		t.Errorf("%+v %+v", told, start)
-	}
-	f, err = config.Parse("x", []byte("limits: {requests: 100/10s, tokens: 50000/1m30s, rpm: {value: 9, source: header}}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want = sluice.Limits{Requests: limits.Window{N: 100, Period: 10 * time.Second}, Tokens: limits.Window{N: 50000, Period: 90 * time.Second}}
-	if told, start = f.Limits.Split(); told != want || start != (sluice.Limits{RPM: 9}) {
+	want := sluice.Limits{Requests: limits.Window{N: 100, Period: 10 * time.Second}, Tokens: limits.Window{N: 50000, Period: 90 * time.Second}}
+	if told, start := f.Limits.Split(); told != want || start != (sluice.Limits{RPM: 9}) {
 		t.Errorf("%+v %+v", told, start)
 	}
 }
@@ -383,6 +374,11 @@ func TestLaterFilesWin(t *testing.T) {
 	}
 	if g, err := config.Load(first, write("c.yaml", "limits: {model: other, rpm: 7}")); err != nil || g.Limits.RPM.Value != 7 || g.Limits.TPM != nil {
 		t.Errorf("limits of another model: %+v, %v", g.Limits, err)
+	}
+	third := write("d.yaml", "\nserve: {passthrough: [{path: /v1/a, upstream: mine}]}")
+	want := third + ":2: serve.passthrough[0].upstream: no upstream is named"
+	if _, err := config.Load(first, third, second, write("e.yaml", "upstreams: [{provider: openai}]")); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 	if f.Serve.DrainTimeout != 5*time.Second || len(f.Serve.Tenants) != 1 {
 		t.Errorf("%+v", f.Serve)

@@ -32,10 +32,10 @@ type document struct {
 // parse makes the tree, and refuses large files and files with several documents.
 func (d *document) parse(data []byte) (err error) {
 	if len(data) > largest {
-		return &Error{File: d.name, Text: fmt.Sprintf("is larger than %d KiB", largest>>10)}
+		return d.wrong(0, "", fmt.Errorf("is larger than %d KiB", largest>>10))
 	}
 	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
-		return &Error{File: d.name, Text: "is not UTF-8"}
+		return d.wrong(0, "", errors.New("is not UTF-8"))
 	}
 	data = bytes.TrimPrefix(data, []byte(mark))
 	text := strings.ReplaceAll(strings.ReplaceAll(string(data), "\r\n", "\n"), "\r", "\n")
@@ -52,7 +52,7 @@ func (d *document) parse(data []byte) (err error) {
 			continue
 		}
 		if d.body != nil {
-			return &Error{File: d.name, Line: line(doc.Body.GetToken()), Text: "the file contains a second document, but only one is allowed"}
+			return d.wrong(line(doc.Body.GetToken()), "", errors.New("the file contains a second document, but only one is allowed"))
 		}
 		d.body = doc.Body
 	}
@@ -107,7 +107,9 @@ func (d *document) checkTokens(tokens token.Tokens) error {
 			text = "is nested too deeply"
 		}
 		if text != "" {
-			return &Error{File: d.name, Line: line(t), Text: text, hint: hint}
+			err := d.wrong(line(t), "", errors.New(text))
+			err.hint = hint
+			return err
 		}
 	}
 	return nil
@@ -116,26 +118,11 @@ func (d *document) checkTokens(tokens token.Tokens) error {
 const keyHint = "move the key to an environment variable, name the variable in key_env, such as key_env: [MY_API_KEY], " +
 	"and revoke the exposed key"
 
-// Error is an error in a file.
-type Error struct {
-	File  string
-	Line  int    // from 1; 0 if the error is not about one line
-	Field string // path, such as limits.rpm; "" if the error is not about one field
-	Text  string
-	hint  string
-}
+// Error is an error about a file, and about a line and a field if the text names them.
+type Error struct{ text, hint string }
 
-// Error returns the place and the text.
-func (e *Error) Error() string {
-	text := e.Text
-	if e.Field != "" {
-		text = e.Field + ": " + text
-	}
-	if e.Line > 0 {
-		return fmt.Sprintf("%s:%d: %s", e.File, e.Line, text)
-	}
-	return e.File + ": " + text
-}
+// Error returns the text.
+func (e *Error) Error() string { return e.text }
 
 // Hint returns an instruction for the user; "" if there is none.
 func (e *Error) Hint() string { return e.hint }
@@ -143,53 +130,53 @@ func (e *Error) Hint() string { return e.hint }
 // FaultCode is the code of the error in the catalogue of errors.
 func (e *Error) FaultCode() string { return fault.Settings }
 
-// wrong is an error about the field of that path. Its line is the one of the nearest field above if the field is missing.
-func (d *document) wrong(field string, err error) *Error {
-	at := 0
-	for path := field; at == 0 && path != ""; path = parent(path) {
-		if n := d.node(path); n != nil {
-			at = line(n.GetToken())
-		}
+// wrong is an error about a line and a field; line is 0, and field is "", if the error is not about one.
+func (d *document) wrong(line int, field string, err error) *Error {
+	place, hint := d.name, ""
+	if line > 0 {
+		place = fmt.Sprintf("%s:%d", d.name, line)
 	}
-	return d.wrongAt(at, field, err)
-}
-
-// at is an error about the value of a field.
-func (d *document) at(n ast.Node, err error) *Error {
-	return d.wrongAt(line(n.GetToken()), strings.TrimPrefix(strings.TrimPrefix(n.GetPath(), "$"), "."), err)
-}
-
-// wrongAt is an error about the field of that path in a line.
-func (d *document) wrongAt(line int, field string, err error) *Error {
-	hint := ""
+	if field != "" {
+		place += ": " + provider.Redact(field)
+	}
 	if hinting, ok := errors.AsType[*cluster.Error](err); ok {
 		hint = hinting.Hint()
 	}
-	return &Error{File: d.name, Line: line, Field: provider.Redact(field), Text: provider.Redact(err.Error()), hint: hint}
+	return &Error{place + ": " + provider.Redact(err.Error()), hint}
+}
+
+// at is an error about the field of that path. Its line is the one of the nearest field above if the field is missing.
+func (d *document) at(field string, err error) *Error {
+	for path := field; path != ""; path = parent(path) {
+		if n := d.node(path); n != nil {
+			return d.wrong(line(n.GetToken()), field, err)
+		}
+	}
+	return d.wrong(0, field, err)
+}
+
+// atNode is an error about the value of a field.
+func (d *document) atNode(n ast.Node, err error) *Error {
+	return d.wrong(line(n.GetToken()), strings.TrimPrefix(strings.TrimPrefix(n.GetPath(), "$"), "."), err)
+}
+
+// translate returns an error of the parser as an error about a line.
+func (d *document) translate(err error) *Error {
+	if of, ok := errors.AsType[yaml.Error](err); ok {
+		return d.wrong(line(of.GetToken()), "", errors.New(of.GetMessage()))
+	}
+	return d.wrong(0, "", err)
 }
 
 // parent returns the path of the field above; "" at the top.
 func parent(path string) string { return path[:max(strings.LastIndexAny(path, ".["), 0)] }
 
 // node returns the value of the field of that path; nil if the document does not have it.
-func (d *document) node(path string) ast.Node {
-	p, err := yaml.PathString("$." + path)
-	if err != nil {
-		return nil
-	}
-	n, err := p.FilterFile(d.file)
-	if err != nil {
-		return nil
+func (d *document) node(path string) (n ast.Node) {
+	if p, err := yaml.PathString("$." + path); err == nil {
+		n, _ = p.FilterFile(d.file)
 	}
 	return n
-}
-
-// translate returns an error of the parser as an error about a line.
-func (d *document) translate(err error) *Error {
-	if of, ok := errors.AsType[yaml.Error](err); ok {
-		return d.wrongAt(line(of.GetToken()), "", errors.New(of.GetMessage()))
-	}
-	return d.wrongAt(0, "", err)
 }
 
 func line(t *token.Token) int {

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Limits are those of one account, for one model or all of them.
+// Limits are the limits of an account, for one model or all models.
 type Limits struct {
 	Provider string `json:"provider,omitempty" yaml:"provider"` // Provider. "": any provider.
 	Model    string `json:"model,omitempty" yaml:"model"`       // Model. "": all models.
@@ -66,18 +66,18 @@ const (
 
 // Split returns the configured limits, which are ceilings, and other limits, with which a client starts until responses correct them. An
 // amount that merely passed without a rejection is neither: a client would keep to it if no response states a limit.
-func (l *Limits) Split() (told, start sluice.Limits) {
-	told.Requests, told.Tokens, told.Burst = l.Requests, l.Tokens, time.Duration(l.Burst)
-	for d, configured := range told.All() {
+func (l *Limits) Split() (configured, start sluice.Limits) {
+	configured.Requests, configured.Tokens, configured.Burst = l.Requests, l.Tokens, time.Duration(l.Burst)
+	for d, ceiling := range configured.All() {
 		switch limit := *l.At(d); {
 		case limit == nil || limit.Source == limits.SourceAtLeast:
 		case limit.Source == limits.SourceConfigured:
-			*configured = int(limit.Value)
+			*ceiling = int(limit.Value)
 		default:
 			*start.At(d) = int(limit.Value)
 		}
 	}
-	return told, start
+	return configured, start
 }
 
 // check refuses invalid limits. The error is about the returned field. Nil is valid.

@@ -102,11 +102,12 @@ func (d *document) inspect(n ast.Node, t reflect.Type, rule string) error {
 		return nil
 	}
 	if err := checkValue(n, t, rules[rule]); err != nil {
-		return d.at(n, err)
+		return d.atNode(n, err)
 	}
 	return nil
 }
 
+// inspectFields inspects the fields of a mapping for a struct.
 func (d *document) inspectFields(f *ast.MapNodeIter, t reflect.Type) error {
 	known := maps.Collect(fields(t))
 	for f.Next() {
@@ -119,7 +120,7 @@ func (d *document) inspectFields(f *ast.MapNodeIter, t reflect.Type) error {
 		}
 		v := reflect.New(field.Type)
 		if strings.HasSuffix(field.Tag.Get("yaml"), ",omitempty") && yaml.NodeToValue(f.Value(), v.Interface()) == nil && v.Elem().IsZero() {
-			return d.at(f.Value(), errors.New("is empty or zero: omit the field to use the default"))
+			return d.atNode(f.Value(), errors.New("is empty or zero: omit the field to use the default"))
 		}
 	}
 	return nil
@@ -171,7 +172,7 @@ func (d *document) unknown(key ast.Node) error {
 		text = fmt.Sprintf("field %q belongs below another field", name)
 		known = []string{"providers", "limits", "upstreams", "serve"}
 	}
-	err := d.wrongAt(line(key.GetToken()), "", errors.New(text+provider.DidYouMean(provider.Nearest(name, known))))
+	err := d.wrong(line(key.GetToken()), "", errors.New(text+provider.DidYouMean(provider.Nearest(name, known))))
 	low := strings.ToLower(name)
 	if strings.Contains(low, "key") || strings.Contains(low, "secret") || strings.Contains(low, "token") {
 		err.hint = keyHint
