@@ -22,10 +22,7 @@ func (a *Accounts) StartLimits(up *provider.Upstream, flag func(limits.Dimension
 	if err := a.ApplyLimits(&c, up.Provider, label); err != nil {
 		return nil, err
 	}
-	written, own, err := a.Settings.LimitsFor(up.Provider, label, a.Config.Model)
-	if err != nil {
-		return nil, err
-	}
+	written, own := a.Settings.LimitsFor(up.Provider, label, a.Config.Model)
 	fields := "limits."
 	if own {
 		fields = "upstreams."

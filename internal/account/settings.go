@@ -122,15 +122,15 @@ func (s *Settings) MaxThrottles() int {
 
 // Apply sets the limits of c for an account at p. Flags take precedence over the files, and the files over the tier, for each limit by
 // itself. An account of upstreams with its own limits has no others. model is the one of --model; "" if items name theirs.
-func (s *Settings) Apply(c *sluice.Config, p provider.Provider, account, model string, flags sluice.Limits) error {
+func (s *Settings) Apply(c *sluice.Config, p provider.Provider, account, model string, flags sluice.Limits) (err error) {
 	var tier provider.Tier
-	written, own, err := s.LimitsFor(p, account, model)
-	if err == nil && s.Tier != "" && !own {
-		tier, err = s.published(p, model)
+	written, own := s.LimitsFor(p, account, model)
+	if s.Tier != "" && !own {
+		if tier, err = s.published(p, model); err != nil {
+			return err
+		}
 	}
 	switch {
-	case err != nil:
-		return err
 	case written == nil:
 		written = &config.Limits{}
 	case !own:
@@ -164,34 +164,28 @@ func (s *Settings) published(p provider.Provider, model string) (provider.Tier, 
 
 // LimitsFor returns the limits of the files for a model at p; nil if there are none. If account is the label of an account of upstreams
 // that has its own limits, it returns these.
-func (s *Settings) LimitsFor(p provider.Provider, account, model string) (l *config.Limits, own bool, err error) {
+func (s *Settings) LimitsFor(p provider.Provider, account, model string) (l *config.Limits, own bool) {
 	for _, up := range s.File.Upstreams {
 		if label(up) == account && up.Limits != nil {
 			l, own = up.Limits, true
 		}
 	}
 	if own || s.File.Limits == nil {
-		return l, own, nil
+		return l, own
 	}
 	l = s.File.Limits
 	if name := l.Provider; name != "" {
-		owner, ok := s.Registry.Lookup(name)
-		if !ok {
-			return nil, false, fault.New(fault.Settings, fmt.Errorf("%s: limits.provider: unknown provider %q%s",
-				s.File.NameOf("limits.provider"), name, provider.DidYouMean(s.Registry.Suggest(name))),
-				"use one of %s", strings.Join(s.Registry.Names(), ", "))
-		}
-		if owner.Name != p.Name {
+		if owner, _ := s.Registry.Lookup(name); owner.Name != p.Name {
 			s.Warn("the limits are ignored: %s contains limits of %s, but the provider is %s",
 				s.File.NameOf("limits.provider"), owner.Name, p.Name)
-			return nil, false, nil
+			return nil, false
 		}
 	}
 	if model != "" && l.Model != "" && ModelKey(l.Model) != ModelKey(model) {
 		s.Warn("the limits are ignored: %s contains limits of %s, but --model is %s", s.File.NameOf("limits.model"), l.Model, model)
-		return nil, false, nil
+		return nil, false
 	}
-	return l, false, nil
+	return l, false
 }
 
 // Foreign returns the model of the limits in the files, if another model starts with them; "" if not.

@@ -91,17 +91,27 @@ const largest = 256 << 10
 // Load reads files. Each field of a later file replaces that field of the files before, also below serve and limits, unless its
 // limits name their provider or model. A list is one field, but providers are added. A document that `sluice find` wrote gives its
 // limits. An error about their content is an *Error.
-func Load(paths ...string) (file File, err error) {
+func Load(paths ...string) (File, error) {
+	var f File
 	for _, path := range paths {
 		data, err := read(path)
 		if err != nil {
 			return File{}, err
 		}
-		if file, err = file.parse(path, data); err != nil {
+		if err := f.merge(path, data); err != nil {
 			return File{}, err
 		}
 	}
-	return file, nil
+	return f.checked()
+}
+
+// Parse reads the content of a file of that name. The error is an *Error.
+func Parse(name string, data []byte) (File, error) {
+	var f File
+	if err := f.merge(name, data); err != nil {
+		return File{}, err
+	}
+	return f.checked()
 }
 
 // read returns the content of a file, not much more than Parse takes. The null device is an empty file.
@@ -118,66 +128,77 @@ func read(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, largest+1))
 }
 
-// Parse reads the content of a file of that name. The error is an *Error.
-func Parse(name string, data []byte) (File, error) { return File{}.parse(name, data) }
-
-// parse returns the settings with the content of a file over them.
-func (f File) parse(name string, data []byte) (_ File, err error) {
-	d := document{name: name}
+// merge reads the content of a file over the fields of the files before.
+func (f *File) merge(name string, data []byte) (err error) {
+	d := &document{name: name}
 	defer func() { // the parser panics on some invalid files
 		if recover() != nil {
 			err = d.wrong(0, "", errors.New("cannot be read as settings"))
 		}
 	}()
 	if err := d.parse(data); err != nil {
-		return File{}, err
+		return err
 	}
-	f.Name, f.documents = name, append([]*document{&d}, f.documents...)
+	f.Name, f.documents = name, append([]*document{d}, f.documents...)
 	if d.body == nil { // nothing, or only comments
-		return f, nil
+		return nil
 	}
 	d.dropFound()
 	if err := d.inspect(d.body, reflect.TypeFor[File](), ""); err != nil {
-		return File{}, err
+		return err
 	}
 	before := f.Providers
 	f.Providers = nil
 	if d.node("limits.provider") != nil || d.node("limits.model") != nil { // of another account or model
 		f.Limits = nil
 	}
-	if err := yaml.NodeToValue(d.body, &f); err != nil {
-		return File{}, d.translate(err)
+	if err := yaml.NodeToValue(d.body, f); err != nil {
+		return d.translate(err)
 	}
-	if field, err := f.check(name); err != nil {
-		return File{}, f.At(field, err)
-	}
-	f.Providers = slices.Concat(before, f.Providers)
-	return f, nil
-}
-
-// check completes the settings, and refuses fields that do not fit each other. The error is about the returned field. Providers are
-// those of the last file, whose name is the source of their tiers.
-func (f *File) check(name string) (field string, err error) {
 	for i := range f.Providers {
 		for k := range f.Providers[i].Tiers {
 			tier := &f.Providers[i].Tiers[k]
 			tier.Source = cmp.Or(tier.Source, name)
 		}
 	}
-	if len(f.Providers) > 0 {
-		f.registry, err = f.Registry().With(f.Providers...)
-		if row, ok := errors.AsType[*provider.RowError](err); ok {
-			return fmt.Sprintf("providers[%d].%s", row.Row, row.Field), row.Err
+	f.registry, err = f.Registry().With(f.Providers...)
+	if row, ok := errors.AsType[*provider.RowError](err); ok {
+		return d.at(fmt.Sprintf("providers[%d].%s", row.Row, row.Field), row.Err)
+	}
+	f.Providers = slices.Concat(before, f.Providers)
+	return err
+}
+
+// checked completes the settings, and refuses fields that do not fit each other.
+func (f File) checked() (File, error) {
+	for _, check := range [...]func() (field string, err error){f.checkLimits, f.checkUpstreams, f.checkServe} {
+		if field, err := check(); err != nil {
+			return File{}, f.At(field, err)
 		}
 	}
+	return f, nil
+}
+
+// checkLimits checks the limits of the account and of items. The error is about the returned field.
+func (f *File) checkLimits() (field string, err error) {
 	if f.MaxThrottles != nil && *f.MaxThrottles < 0 {
 		return "max_throttles", errors.New("want a whole number, at least 0")
 	}
-	if field, err = f.Limits.check(); err != nil {
-		return "limits." + field, err
+	if f.Limits != nil && f.Limits.Provider != "" {
+		if _, err := f.lookup(f.Limits.Provider); err != nil {
+			return "limits.provider", err
+		}
 	}
-	if field, err = f.checkUpstreams(); err != nil {
-		return field, err
+	field, err = f.Limits.check()
+	return "limits." + field, err
+}
+
+// lookup returns the provider of that name.
+func (f *File) lookup(name string) (provider.Provider, error) {
+	known := f.Registry()
+	p, ok := known.Lookup(name)
+	if !ok {
+		return p, fmt.Errorf("unknown provider %q%s", name, provider.DidYouMean(known.Suggest(name)))
 	}
-	return f.checkServe()
+	return p, nil
 }

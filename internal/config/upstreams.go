@@ -8,8 +8,6 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-
-	"github.com/sluice-llm/sluice/provider"
 )
 
 // Upstream is one of several endpoints for requests.
@@ -73,7 +71,7 @@ func (f *File) checkUpstreams() (field string, err error) {
 	names := make(map[string]bool)
 	for i := range f.Upstreams {
 		up := &f.Upstreams[i]
-		field, err := up.check(f.Registry())
+		field, err := f.checkUpstream(up)
 		if up.Name == "" {
 			up.Name = up.Provider
 			for k := 2; names[up.Name]; k++ {
@@ -94,14 +92,15 @@ func (f *File) checkUpstreams() (field string, err error) {
 	return "", nil
 }
 
-// check sets the name of the provider, and refuses an upstream that does not fit the provider. The error is about the returned field.
-func (up *Upstream) check(known *provider.Registry) (field string, err error) {
-	p, ok := known.Lookup(up.Provider)
+// checkUpstream sets the name of the provider, and refuses an upstream that does not fit the provider. The error is about the returned
+// field.
+func (f *File) checkUpstream(up *Upstream) (field string, err error) {
+	p, err := f.lookup(up.Provider)
 	switch {
 	case up.Provider == "":
-		return "provider", fmt.Errorf("is missing: use one of %s", strings.Join(known.Names(), ", "))
-	case !ok:
-		return "provider", fmt.Errorf("unknown provider %q%s", up.Provider, provider.DidYouMean(known.Suggest(up.Provider)))
+		return "provider", fmt.Errorf("is missing: use one of %s", strings.Join(f.Registry().Names(), ", "))
+	case err != nil:
+		return "provider", err
 	case p.Name == "sim":
 		return "provider", errors.New("sim is not an upstream: run `sluice sim`, and use its address in base_url of an openai-compatible upstream")
 	case cmp.Or(up.BaseURL, p.BaseURL) == "":

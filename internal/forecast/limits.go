@@ -31,11 +31,9 @@ func (p *Plan) setLimits(ctx context.Context, by provider.Provider) (provider.Ti
 	if owner, ok := settings.Registry.Recognise(p.Model); ok && len(by.Models) > 0 && owner.Name != by.Name {
 		settings.Warn("%s is a model of %s: is --provider %s meant?", p.Model, owner.Name, by.Name)
 	}
-	written, _, err := settings.LimitsFor(by, "", p.Model)
-	if err != nil {
-		return row, err
-	}
+	written, _ := settings.LimitsFor(by, "", p.Model)
 	if p.cfg.Tier != "" {
+		var err error
 		if row, err = p.findTier(by); err != nil {
 			return row, err
 		}
