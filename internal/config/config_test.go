@@ -376,6 +376,9 @@ func TestLaterFilesWin(t *testing.T) {
 	if g, err := config.Load(first, write("c.yaml", "limits: {model: other, rpm: 7}")); err != nil || g.Limits.RPM.Value != 7 || g.Limits.TPM != nil {
 		t.Errorf("limits of another model: %+v, %v", g.Limits, err)
 	}
+	if _, err := config.Load(write("f.yaml", "limits: {provider: mine, rpm: 5}"), first); err != nil {
+		t.Errorf("a provider of a later file: %v", err)
+	}
 	third := write("d.yaml", "\nserve: {passthrough: [{path: /v1/a, upstream: mine}]}")
 	want := third + ":2: serve.passthrough[0].upstream: no upstream is named"
 	if _, err := config.Load(first, third, second, write("e.yaml", "upstreams: [{provider: openai}]")); err == nil || !strings.HasPrefix(err.Error(), want) {

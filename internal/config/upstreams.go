@@ -102,7 +102,8 @@ func (f *File) checkUpstream(up *Upstream) (field string, err error) {
 	case err != nil:
 		return "provider", err
 	case p.Name == "sim":
-		return "provider", errors.New("sim is not an upstream: run `sluice sim`, and use its address in base_url of an openai-compatible upstream")
+		return "provider", errors.New("sim is not an upstream: run `sluice sim`, and use its address in base_url of " +
+			"an openai-compatible upstream")
 	case cmp.Or(up.BaseURL, p.BaseURL) == "":
 		example := cmp.Or(p.BaseForm, "http://127.0.0.1:8000/v1")
 		return "base_url", fmt.Errorf("provider %s has no default address: set it, for example %s", p.Name, example)
