@@ -197,6 +197,14 @@ func (s *Settings) Foreign(model string) string {
 	return ""
 }
 
+// ForeignLimits names the model of Foreign and the file of its limits; "" if there is none.
+func (s *Settings) ForeignLimits(model string) string {
+	if of := s.Foreign(model); of != "" {
+		return of + " in " + s.File.Name
+	}
+	return ""
+}
+
 // ModelKey returns the same key for all versions of a model: its id without the date of a version.
 func ModelKey(model string) string {
 	model = strings.ToLower(strings.TrimSuffix(model, "-latest"))

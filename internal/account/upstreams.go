@@ -46,7 +46,7 @@ func (a *Accounts) OpenUpstreams() (err error) {
 	}
 	cfg := provider.UpstreamsConfig{
 		Registry: a.Settings.Registry, Excluded: a.Config.Excluded,
-		Attempts: a.Config.Scheduler.Attempts, MaxThrottles: a.Settings.MaxThrottles(),
+		Attempts: a.Config.Scheduler.Attempts, MaxThrottles: a.maxThrottles(),
 	}
 	if err := cfg.Prefer.UnmarshalText([]byte(file.Prefer)); err != nil {
 		return err
