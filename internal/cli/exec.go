@@ -2,10 +2,11 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,13 +14,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/proc/agents"
+	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/term"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -124,7 +128,7 @@ func (o *execOptions) table() []flagGroup {
 	}
 }
 
-// config is what the flags say of the run.
+// config returns the configuration of the run, as far as the flags have it.
 func (o *execOptions) config(s *term.Streams) (proc.Config, error) {
 	cfg := o.cfg
 	cfg.Items.Stdin, cfg.Limits.Budget = s.In, o.bounds.budget(time.Now())
@@ -150,7 +154,7 @@ func (o *execOptions) config(s *term.Streams) (proc.Config, error) {
 	return cfg, err
 }
 
-// check refuses flags that make no sense together.
+// check rejects flags that cannot be combined.
 func (o *execOptions) check(s *term.Streams) error {
 	if o.cfg.Items.Path == "-" && term.IsTerminal(s.In) {
 		return fault.New(fault.Missing, errors.New("no items are given"), "name a file with --items FILE, or pipe the items in")
@@ -159,7 +163,7 @@ func (o *execOptions) check(s *term.Streams) error {
 	return cmp.Or(err, o.redo.check(), o.watch.check())
 }
 
-// atOnce is how many commands may run at once; 0 is as many as help.
+// atOnce returns the maximum number of commands at once; 0 if it is learned.
 func (o *execOptions) atOnce() (int, error) {
 	if o.jobs == "auto" {
 		return 0, nil
@@ -171,7 +175,7 @@ func (o *execOptions) atOnce() (int, error) {
 	return n, nil
 }
 
-// preflightOf reads --preflight.
+// preflightOf parses --preflight.
 func preflightOf(text string) ([]string, error) {
 	if text == "" {
 		return nil, nil
@@ -186,18 +190,165 @@ func preflightOf(text string) ([]string, error) {
 	return args, nil
 }
 
-// account names what commands are limited together by: the program, where a run on this host found it.
-func (o *execOptions) account(cli *agents.CLI) (name, lane, dir string) {
-	lane = filepath.Base(o.cfg.Command.Args[0])
-	if cli == nil { // of a script nobody knows whose limits it meets: nothing is kept beyond its directory
-		return "exec", lane, ""
+// line returns the command line, for hints.
+func (o *execOptions) line() commandLine {
+	own := o.args[:max(0, len(o.args)-len(o.cfg.Command.Args))]
+	if n := len(own); n > 0 && own[n-1] == "--" {
+		own = own[:n-1]
 	}
-	path, err := command.Find(o.cfg.Command.Args)
+	return commandLine{own, append([]string{"--"}, o.cfg.Command.Args...)}
+}
+
+// explain returns the error of a run, with a hint in words of its command line.
+func (o *execOptions) explain(err error) *fault.Error {
+	e := fault.Of(err)
+	if spent, ok := errors.AsType[*batch.BudgetError](err); ok {
+		nameBudget(e, spent)
+	}
+	if stopped, ok := errors.AsType[*work.StoppedError](err); ok && e.Code == fault.KeyRejected {
+		e.Err = fmt.Errorf("%s is not logged in, or its key was rejected: %w", o.cfg.Command.Args[0], stopped.Err)
+	}
+	return e.Say("another output", "another directory with --state", "check the key", "log in, or correct the key", sameCommand, o.line().resume())
+}
+
+// execRun is a run of commands.
+type execRun struct {
+	*session
+	o        *execOptions
+	commands *account.Commands
+	hours    proc.Hours
+	exec     *proc.Exec
+}
+
+// runExec is the exec command.
+func runExec(ctx context.Context, s *term.Streams, o *execOptions) (err error) {
+	cfg, err := o.config(s)
 	if err != nil {
-		path = o.cfg.Command.Args[0]
+		return err
 	}
-	if whole, err := filepath.Abs(path); err == nil {
-		path = whole
+	if o.dryRun {
+		return o.dry(s, cfg)
 	}
-	return "exec " + path, cli.Name(), account.StateDir()
+	r := &execRun{o: o}
+	if r.hours, err = proc.ParseHours(o.notBetween); err != nil {
+		return err
+	}
+	if r.session, err = openSession(ctx, s, "exec", &o.watch, sharedFlags{}); err != nil {
+		return err
+	}
+	defer r.close()
+	r.notices.Commands, r.notices.Waiting = true, r.waiting
+	if err := r.openCommands(&cfg); err != nil {
+		return err
+	}
+	guard, err := startGuard(s)
+	if err != nil {
+		return err
+	}
+	r.opened = append(r.opened, guard.Close)
+	cfg.Command.Run = guard.Run
+	cfg.Pauses, cfg.Observer, cfg.OnResult = r.pauses, &r.observers, r.results.Observe
+	cfg.Logger = s.Logger(o.watch.verbose)
+	if r.exec, err = proc.Open(cfg); err != nil {
+		return o.explain(err)
+	}
+	defer func() { err = cmp.Or(err, r.exec.Close()) }()
+	r.watch.follow(r.exec.Progress)
+	if r.exec.Alike() && r.exec.Total() != 1 && !strings.Contains(strings.Join(o.cfg.Command.Args, " "), "SLUICE_ITEM") {
+		s.Errorf("sluice: the command contains no {}: it gets its item only in the environment variable SLUICE_ITEM\n")
+	}
+	return r.run(ctx)
+}
+
+// jobsPerCPU is the maximum number of commands per CPU with --jobs auto: agents mostly wait for their provider.
+const jobsPerCPU = 8
+
+// openCommands opens the account of the commands.
+func (r *execRun) openCommands(cfg *proc.Config) (err error) {
+	o := r.o
+	atOnce, _ := o.atOnce() // it was checked
+	r.commands, err = account.OpenCommands(account.CommandsConfig{
+		Command: o.cfg.Command.Args, Agent: cfg.Verdict.CLI, Sources: o.settings, Limits: sluice.Limits{RPM: o.rpm, Concurrency: atOnce},
+		Scheduler: sluice.Config{Attempts: o.attempts, Observer: &r.observers, IgnorePauses: cfg.Limits.IgnorePause},
+	})
+	if err != nil {
+		return err
+	}
+	r.opened = append(r.opened, r.commands.Scheduler.Close)
+	r.watch.at(r.commands.Scheduler)
+	cfg.Limits.Scheduler, cfg.Limits.Lane = r.commands.Scheduler, r.commands.Lane
+	if r.commands.Concurrency() == 0 { // else the Scheduler limits commands, and an item in its backoff uses no place
+		cfg.Workers = jobsPerCPU * runtime.NumCPU()
+	}
+	return nil
+}
+
+// run runs the commands and prints the summary.
+func (r *execRun) run(ctx context.Context) error {
+	ctx, abandon := context.WithCancel(ctx)
+	defer abandon()
+	var rep proc.Report
+	var err error
+	r.supervise(supervised{r.status, r.exec.Drain, abandon, r.commands.Settings, r.commands.Reread}, func(refresh func()) {
+		stop := r.hours.Keep(r.commands.Scheduler, r.pauses, r.s.Logger(true), refresh)
+		defer stop()
+		rep, err = r.exec.Run(ctx)
+	})
+	sum := runinfo.SummarizeExec(rep, r.commands.Scheduler.Snapshot())
+	sum.Dir, sum.First, sum.Pauses = r.o.cfg.Dir, r.results.FirstFailures(), r.pauses.Count()
+	sum.AllRuns = runinfo.AllRuns(sum.Dir)
+	switch {
+	case err != nil:
+		err = sum.Fail(r.o.explain(err))
+	case sum.Failed+sum.Quarantined == 0:
+		sum.Outcome = "done"
+	default:
+		sum.Outcome, err = "items_failed", fault.Exit(fault.ExitItems)
+		if sum.Retryable() {
+			sum.Hint = "retry the failed items: " + r.o.line().with("--redo", "failed")
+		}
+	}
+	if jsonErr := printEnding(r.s, &r.o.watch, sum, &sum.Ending, func() { printExecSummary(r.s, sum) }); jsonErr != nil {
+		return jsonErr
+	}
+	return err
+}
+
+// status returns the state of the run, for the progress.
+func (r *execRun) status() runinfo.Status {
+	st := runinfo.New(r.exec.Progress(), r.commands.Scheduler.Snapshot())
+	st.Total, st.Held, st.Outlook, st.Commands = r.exec.Total(), r.hours.Reason(time.Now()), r.exec.Outlook(), true
+	return st
+}
+
+// waiting returns the number of waiting items; 0 if it is unknown.
+func (r *execRun) waiting() int {
+	if r.exec == nil || r.exec.Total() == 0 {
+		return 0
+	}
+	return max(0, r.exec.Progress().Left())
+}
+
+// guardName is the hidden command that outlives a killed run, and stops its commands.
+const guardName = "guard-commands"
+
+// newGuard returns the hidden command.
+func newGuard(s *term.Streams) *cobra.Command {
+	return &cobra.Command{
+		Use: guardName + " RUN", Short: "Stop leftover processes of a run that was killed", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return command.ServeGuard(s.In, args[0]) },
+	}
+}
+
+// startGuard starts this program with the hidden command.
+func startGuard(s *term.Streams) (*command.Guard, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	g, err := command.StartGuard([]string{program, guardName}, s.Warn)
+	if err != nil {
+		return nil, fmt.Errorf("start the process that stops leftover processes of commands: %w", err)
+	}
+	return g, nil
 }

@@ -3,11 +3,11 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,9 +19,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/internal/runinfo"
-	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
-	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // runOptions are the flags of the run command.
@@ -47,7 +45,6 @@ type runOptions struct {
 	set       []string
 	fsync     string
 	ignore    bool // --ignore-pause
-
 }
 
 // newRun returns the command that runs the items of a file.
@@ -135,74 +132,102 @@ func (o *runOptions) table() []flagGroup {
 	}
 }
 
-// runBatch is the run command.
-func runBatch(ctx context.Context, s *term.Streams, o *runOptions) (err error) {
-	cfg, err := o.config()
-	if err != nil {
-		return err
+// check rejects flags that cannot be combined.
+func (o *runOptions) check() error {
+	switch {
+	case o.output == "" && !o.rows.dryRun:
+		return fault.New(fault.Missing, errors.New("no output file: -o is missing"), "name the file of results, such as -o out.jsonl")
+	case o.output == "-":
+		return fault.New(fault.Value, errors.New("the output is the checkpoint and cannot be a pipe"), "name a file, such as -o out.jsonl")
+	case o.workers && o.shared.url == "":
+		return fault.New(fault.Missing, errors.New("--distribute needs --redis, the server from which workers take requests"), "name the server with --redis redis://HOST")
 	}
-	if o.rows.dryRun {
-		return o.dry(s, cfg)
-	}
-	r := newBatchRun(s, o)
-	recorded, err := r.record()
-	if err != nil {
-		return err
-	}
-	defer recorded() // after the accounts, which may still emit events
-	watch, err := o.watch.open(ctx, s)
-	if err != nil {
-		return err
-	}
-	defer func() { r.s.Warn(watch.close()) }()
-	r.observers = append(r.observers, watch.observers()...)
-	shared, err := o.shared.open(ctx, s, "run", o.watch.verbose)
-	if err != nil {
-		return err
-	}
-	defer func() { r.s.Warn(shared.Close()) }()
-	if err := r.openAccounts(shared); err != nil {
-		return err
-	}
-	watch.of(r.accounts)
-	defer func() { r.s.Warn(r.accounts.Close()) }() // what was learned cannot be kept, perhaps: the results are
-	r.complete(&cfg)
-	if err := r.distribute(&cfg); err != nil {
-		return err
-	}
-	if r.batch, err = batch.Open(cfg); err != nil {
-		return explain(err, o, r.accounts)
-	}
-	defer func() { err = cmp.Or(err, r.batch.Close()) }()
-	r.pending = runinfo.NewParts(r.batch.Parts()).Pending
-	watch.follow(r.batch.Progress)
-	if err := r.collect(ctx, shared); err != nil {
-		return err
-	}
-	defer func() { r.s.Warn(r.collector.Close(ctx, r.batch.Progress().Left() == 0)) }()
-	r.noteSettings()
-	if o.input != "-" {
-		noteFields(r.s, r.batch.PromptFields())
-	}
-	return r.run(ctx)
+	return cmp.Or(o.redo.check(), o.watch.check(), o.checkBatch(), o.checkFiles())
 }
 
-// config is what the flags say of the batch.
-func (o *runOptions) config() (batch.Config, error) {
-	var cfg batch.Config
-	err := o.check()
-	if err != nil {
+// usesBatches reports whether the run uses Batch APIs.
+func (o *runOptions) usesBatches() bool { return o.batch || o.cancel }
+
+// goesLive reports whether a run with Batch APIs sends requests live to meet its deadline.
+func (o *runOptions) goesLive() bool { return o.batch && !o.cancel && o.budget.deadline.text != "" }
+
+// checkBatch rejects options that Batch APIs do not support.
+func (o *runOptions) checkBatch() error {
+	switch {
+	case !o.usesBatches():
+		if o.redo.has("lost") {
+			return fault.New(fault.Conflict, errors.New("--redo lost needs --batch or --cancel"), "add --batch, or --cancel to drop the lost batches")
+		}
+		return nil
+	case o.input == "-":
+		return fault.New(fault.Conflict, errors.New("--batch cannot read standard input, because it reads the input again later"), "write the items to a file")
+	case o.shared.url != "":
+		return fault.New(fault.Conflict, errors.New("--redis shares limits, which do not apply to --batch"), "omit --redis")
+	case o.cancel && o.rows.dryRun:
+		return fault.New(fault.Conflict, errors.New("--dry-run and --cancel cannot be combined"), "list pending batches with sluice status OUT.jsonl")
+	}
+	return nil
+}
+
+// checkFiles rejects files that would overwrite each other or an input.
+func (o *runOptions) checkFiles() error {
+	system, isFile := strings.CutPrefix(o.system, "@")
+	if !isFile {
+		system = ""
+	}
+	named := []namedFile{
+		{"the input", o.input, true}, {"the output", o.output, true}, {"--events", o.watch.events, true},
+		{"--template", o.rows.template, true}, {"--schema", o.checks.schema, false}, {"--system", system, false},
+		{"--env-file", o.account.Keys.File, false},
+	}
+	return checkApart(named, named[1:3])
+}
+
+// systemText returns the system prompt: the text of the flag, or of the file that it names.
+func (o *runOptions) systemText() (string, error) {
+	name, isFile := strings.CutPrefix(o.system, "@")
+	if !isFile {
+		return o.system, nil
+	}
+	text, err := readText("system prompt", name, 16, "set --system to the text, or to @FILE")
+	return strings.TrimSpace(text), err
+}
+
+// settings parses --set.
+func (o *runOptions) settings() (map[string]json.RawMessage, error) {
+	set := make(map[string]json.RawMessage)
+	for _, text := range o.set {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" || !json.Valid([]byte(value)) {
+			return nil, fault.New(fault.Value, fmt.Errorf("--set %s is not of the form name=json", text),
+				`write a JSON value, with quotes around a string: --set temperature=0.2 --set 'user="me"'`)
+		}
+		set[name] = json.RawMessage(value)
+	}
+	return set, nil
+}
+
+// config returns the configuration of the batch, as far as the flags have it.
+func (o *runOptions) config() (cfg batch.Config, err error) {
+	if err := o.check(); err != nil {
 		return cfg, err
 	}
+	if o.workers {
+		o.account.Purpose = account.Submit
+	}
+	if o.account.Provider == "sim" {
+		o.account.Model = cmp.Or(o.account.Model, "sim-small")
+	}
+	o.account.Rate = o.budget.price.rate
+	o.account.Scheduler = sluice.Config{Attempts: o.attempts, IgnorePauses: o.ignore}
 	cfg = batch.Config{
 		Input: o.input, Output: o.output, Timeout: o.timeout, Model: o.account.Model,
 		MaxTokens: o.maxTokens, RetryFailed: o.redo.has("failed"), Changed: o.redo.changed(),
-		Cache: o.cache,
+		Cache: o.cache, Budget: o.budget.budget(time.Now()),
 	}
 	if o.usesBatches() {
 		cfg.Batches = &batch.Batches{Cancel: o.cancel, Resubmit: o.redo.has("lost")}
 	}
-	cfg.Budget = o.budget.budget(time.Now())
 	cfg.Budget.Tokens, cfg.Budget.Attempts = o.budget.tokens, o.attempts
 	if cfg.System, err = o.systemText(); err != nil {
 		return cfg, err
@@ -213,158 +238,145 @@ func (o *runOptions) config() (batch.Config, error) {
 	return cfg, cmp.Or(o.rows.fill(&cfg), o.checks.fill(&cfg), cfg.Sync.UnmarshalText([]byte(o.fsync)))
 }
 
-// batchRun is one run of a batch.
+// line returns the command line, for hints.
+func (o *runOptions) line() commandLine { return commandLine{own: o.args} }
+
+// batchRun is a run of requests.
 type batchRun struct {
-	s         *term.Streams
+	*session
 	o         *runOptions
-	accounts  *account.Accounts
-	upstreams runinfo.UpstreamCounts
-	shared    *account.Shared // nil: limits are not shared
 	batch     *batch.Batch
-	pending   int // parts that earlier runs left
-	pauses    *work.Pauses
-	collector *cluster.Remote // nil: calls are made here
-
-	observers observers // of all that happens; complete before the first call
-
-	abandoned int // calls that were open at the second interrupt
-
-	failures   runinfo.Failures
-	rejections runinfo.Rejections
-
-	mu        sync.Mutex
-	lastErr   map[string]string // of the last call that failed, by lane
-	reached   bool              // something was answered, or broke off: the provider is there
-	strangers map[string]bool   // models that were warned of
+	collector *cluster.Remote // nil: this process sends the requests
 }
 
-func newBatchRun(s *term.Streams, o *runOptions) *batchRun {
-	r := &batchRun{
-		s: s, o: o, pauses: &work.Pauses{IgnoreEarlier: o.ignore},
-		lastErr: make(map[string]string), strangers: make(map[string]bool),
-	}
-	r.observers = observers{r.pauses, sluice.ObserverFunc(r.warn)}
-	return r
-}
-
-// openAccounts makes ready where calls go.
-func (r *batchRun) openAccounts(shared *account.Shared) (err error) {
-	o := r.o
-	o.account.Rate, o.account.Excluded = o.budget.price.rate, r.leftOut
-	o.account.Scheduler = sluice.Config{Attempts: o.attempts, Observer: &r.observers, IgnorePauses: o.ignore}
-	if r.accounts, err = o.account.open(r.s); err != nil {
+// runBatch is the run command.
+func runBatch(ctx context.Context, s *term.Streams, o *runOptions) (err error) {
+	cfg, err := o.config()
+	if err != nil {
 		return err
 	}
-	r.shared = shared
-	r.accounts.Share(shared)
-	if o.workers {
-		return nil // workers have upstreams of their own
+	if o.rows.dryRun {
+		return o.dry(s, cfg)
 	}
-	if err = r.accounts.OpenUpstreams(); err == nil {
-		err = checkBatches(r.accounts, o)
+	r := &batchRun{o: o}
+	if r.session, err = openSession(ctx, s, "run", &o.watch, o.shared); err != nil {
+		return err
 	}
-	if err != nil {
-		return errors.Join(err, r.accounts.Close())
+	defer r.close()
+	if err := r.openAccounts(&o.account); err != nil {
+		return err
 	}
-	return nil
+	if err := r.complete(&cfg); err != nil {
+		return err
+	}
+	if r.batch, err = batch.Open(cfg); err != nil {
+		return explain(err, o, r.accounts)
+	}
+	defer func() { err = cmp.Or(err, r.batch.Close()) }()
+	r.watch.follow(r.batch.Progress)
+	if r.collector != nil { // after the output is locked: if another run has the same output, that error says more
+		if err := r.collector.Start(ctx, r.shared.Cluster); err != nil {
+			return explain(err, o, r.accounts)
+		}
+		defer func() { s.Warn(r.collector.Close(ctx, r.batch.Progress().Left() == 0)) }()
+		for _, doubt := range r.shared.Doubts() {
+			s.Errorf("sluice: warning: %s\n", doubt)
+		}
+	}
+	r.printStart()
+	return r.run(ctx)
 }
 
-// complete adds to what the flags say of the batch what the run has made ready.
-func (r *batchRun) complete(cfg *batch.Config) {
+// complete sets the fields of the batch that need the session.
+func (r *batchRun) complete(cfg *batch.Config) (err error) {
+	o := r.o
+	if err := checkBatches(r.accounts, o); err != nil {
+		return err
+	}
 	r.accounts.Fill(cfg)
-	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.In, r.s.Logger(r.o.watch.verbose), r.pauses
-	cfg.Observer, cfg.OnResult = &r.observers, r.result
+	r.pauses.IgnoreEarlier = o.ignore
+	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.In, r.s.Logger(o.watch.verbose), r.pauses
+	cfg.Observer, cfg.OnResult = &r.observers, r.results.Observe
 	if cfg.Batches != nil {
-		live := &forecast.Live{Models: func() map[string]int { return r.batch.Models() }, Place: r.accounts.Place, MaxTokens: r.o.maxTokens}
+		live := &forecast.Live{Models: func() map[string]int { return r.batch.Models() }, Place: r.accounts.Place, MaxTokens: o.maxTokens}
 		cfg.Batches.LiveTime = live.Time
 	}
+	if !o.workers {
+		return nil
+	}
+	job, err := cluster.JobOf(o.input, o.output, batch.Terms{
+		Attempts: o.attempts, Throttles: r.accounts.Settings.MaxThrottles(), Timeout: o.timeout,
+		Schema: o.checks.text, FailOn: strings.Join(o.checks.reject, ","), Feedback: o.checks.schema != "",
+	})
+	r.collector = cluster.NewRemote(job)
+	cfg.Remote = r.collector
+	return err
 }
 
-// run runs the batch, shows its progress, and says what it came to.
+// run runs the batch and prints its summary.
 func (r *batchRun) run(ctx context.Context) error {
 	ctx, abandon := context.WithCancel(ctx)
 	defer abandon()
-	p := startProgress(r.s, r.o.watch.progress, r.status)
-	defer p.stop()
-	listener := signals.Listen(signals.Config{Reread: rereading(r.s, r.accounts.Settings, r.accounts.Reread), Drain: func(os.Signal) {
-		r.batch.Drain()
-		p.drain()
-	}, Abandon: func(os.Signal) {
-		st := r.status()
-		r.abandoned = st.InFlight
-		abandon()
-	}})
-	defer listener.Stop()
-	rep, err := r.batch.Run(ctx)
-	listener.Stop()
-	p.stop()
-	if r.o.input == "-" { // before the run nobody knows what will come
+	pending := runinfo.NewParts(r.batch.Parts()).Pending
+	var rep batch.Report
+	var err error
+	aborted, outages := r.supervise(supervised{r.status, r.batch.Drain, abandon, r.accounts.Settings, r.accounts.Reread}, func(func()) {
+		rep, err = r.batch.Run(ctx)
+	})
+	if r.o.input == "-" { // before the run, the fields were unknown
 		noteFields(r.s, r.batch.PromptFields())
 	}
-	return r.conclude(rep, p.meter.Outages(), err)
-}
-
-// result takes in what came of an item.
-func (r *batchRun) result(res *work.Result) {
-	r.upstreams.Observe(res)
-	r.failures.Observe(res)
-}
-
-// conclude prints the summary of a run that returned err, and returns what the program ends with.
-func (r *batchRun) conclude(rep batch.Report, outages map[string]time.Duration, err error) error {
 	sum := runinfo.Summarize(rep, r.accounts.Snapshot())
 	sum.AddOutages(outages)
 	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.watch.events
 	if r.o.usesBatches() {
 		sum.Batch = runinfo.NewBatches(&rep.Batches)
 	}
-	r.mu.Lock()
-	if ups := r.accounts.Upstreams(); ups != nil {
-		sum.Upstreams = r.upstreams.Summarize(ups, r.lastErr)
+	sum.Upstreams = r.results.Upstreams(r.accounts.Upstreams(), &r.notices)
+	sum.First, sum.AllRuns = r.results.FirstFailures(), runinfo.AllRuns(r.o.output)
+	if err != nil {
+		err = sum.Fail(r.failed(err, aborted))
+	} else {
+		err = r.finished(sum, rep.Retryable(), pending)
 	}
-	together := sum.SharedLimit(&r.rejections)
-	r.mu.Unlock()
-	sum.First, sum.AllRuns = r.failures.ByKind(), runinfo.AllRuns(r.o.output)
-	err = r.verdict(sum, rep.Retryable(), err)
 	if jsonErr := printEnding(r.s, &r.o.watch, sum, &sum.Ending, func() { printSummary(r.s, sum) }); jsonErr != nil {
 		return jsonErr
 	}
-	if b := together; b != nil && len(sum.Upstreams) == 0 && r.o.shared.url == "" {
-		r.s.Errorf("hint: set --%[1]s %[2]d if all models of the account share one limit: models were rejected below half of their own %[1]s limits\n",
-			b.Dimension, b.Limit)
+	if line := r.notices.SharedLimitLine(sum); line != "" {
+		r.print(line)
 	}
 	return err
 }
 
-// verdict says how the run ended, in sum and as an error. mendable says that another try may mend a failure.
-func (r *batchRun) verdict(sum *runinfo.Summary, mendable bool, err error) error {
+// finished sets the ending of a run that was not stopped. pending is the number of batches before the run.
+func (r *batchRun) finished(sum *runinfo.Summary, retryable bool, pending int) error {
 	switch {
-	case err == nil && r.o.cancel && sum.Left > 0:
-		sum.Outcome, sum.Hint = "called_off", r.o.calledOff(r.pending, sum.Left)
-		return nil
-	case err == nil && sum.Failed == 0:
+	case r.o.cancel && sum.Left > 0:
+		sum.Outcome, sum.Hint = "called_off", r.o.canceled(pending, sum.Left)
+	case sum.Failed == 0:
 		sum.Outcome = "done"
 		if r.o.cancel {
-			sum.Hint = r.o.calledOff(r.pending, 0)
+			sum.Hint = r.o.canceled(pending, 0)
 		}
-		return nil
-	case err == nil:
+	default:
 		sum.Outcome = "items_failed"
-		if mendable {
-			sum.Hint = fmt.Sprintf("retry the failed items: %s", r.o.withoutCancel().command("--redo", "failed"))
+		if retryable {
+			sum.Hint = "retry the failed items: " + r.o.lineWithoutCancel().with("--redo", "failed")
 		}
 		return fault.Exit(fault.ExitItems)
 	}
+	return nil
+}
+
+// failed returns the error of a run that err stopped, when requests in flight were aborted.
+func (r *batchRun) failed(err error, aborted int) *fault.Error {
 	end := explain(err, r.o, r.accounts)
 	explainPending(end, r.batch.Parts(), r.o)
-	sum.Outcome, sum.Error, sum.Hint = end.Outcome(), end.Error(), end.Hint
-	if r.abandoned > 0 {
-		format := "%w, with %d requests in flight: they may be billed"
-		if r.collector != nil {
-			format = "%w, with %d requests at workers: they continue, and the same command records their results"
-		}
-		end.Err = fmt.Errorf(format, end.Err, r.abandoned)
-		sum.Error = end.Error()
+	switch {
+	case aborted > 0 && r.collector != nil:
+		end.Err = fmt.Errorf("%w, with %d requests at workers: they continue, and the same command records their results", end.Err, aborted)
+	case aborted > 0:
+		end.Err = fmt.Errorf("%w, with %d requests in flight: they may be billed", end.Err, aborted)
 	}
 	return end
 }

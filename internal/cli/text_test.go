@@ -4,7 +4,6 @@ package cli
 // are in the package.
 
 import (
-	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -55,20 +54,6 @@ func TestTheHintOfARefusedKeyNamesThatProvidersVariable(t *testing.T) {
 		if e := explain(refused, &runOptions{}, keys); !strings.HasPrefix(e.Hint, want) {
 			t.Errorf("%s: hint %q, want %q", name, e.Hint, want)
 		}
-	}
-}
-
-func TestNoNextTryIsAnnouncedOfAHostThatNothingReached(t *testing.T) {
-	var out strings.Builder
-	r := &batchRun{s: term.New(nil, nil, io.Discard, &out), accounts: openAccounts(t), o: &runOptions{}}
-	refused := sluice.Outcome{Kind: sluice.Network, Unsent: true, Err: errors.New("connection refused")}
-	r.lastErr = map[string]string{}
-	for _, o := range []sluice.Outcome{refused, {Unsent: true}} { // the second had its permit when the run ended
-		r.warn(sluice.Event{Type: limits.EventSlotReleased, Lane: "m", Outcome: o})
-	}
-	r.warn(sluice.Event{Type: limits.EventBreaker, Lane: "m", At: time.Now(), Until: time.Now().Add(time.Minute)})
-	if out.String() != "" {
-		t.Errorf("got %q", out.String())
 	}
 }
 
