@@ -50,7 +50,7 @@ func (o *runOptions) dry(s *term.Streams, cfg batch.Config) error {
 		noteFields(s, preview.Fields)
 	}
 	d := &dryRun{
-		DryRun: true, Input: o.input, Output: o.output, Preview: preview,
+		DryRun: true, Input: o.cfg.Input, Output: o.cfg.Output, Preview: preview,
 		Models: []*forecast.Lane{}, Assumed: []plan.Assumption{}, Unknown: []string{},
 	}
 	if err := survey.Sum((*forecast.DryRun)(d)); err != nil {
@@ -64,7 +64,7 @@ func (o *runOptions) dry(s *term.Streams, cfg batch.Config) error {
 			return err
 		}
 	}
-	if o.cache != "" {
+	if o.cfg.Cache != "" {
 		d.unknown("cache: ignored in this estimate; cached results cost nothing")
 	}
 	if o.watch.json {
@@ -134,7 +134,7 @@ func (d *dryRun) addVia(via *forecast.Via, o *runOptions, to *account.Accounts, 
 				d.Assumed = append(d.Assumed, plan.Assumption{What: limits.Requests.String(), Value: prose.Number(forecast.PresumedRPM), Why: why})
 			}
 		}
-		via.Split((*forecast.DryRun)(d), time.Until(deadline), &forecast.Live{Place: to.Place, MaxTokens: o.maxTokens})
+		via.Split((*forecast.DryRun)(d), time.Until(deadline), &forecast.Live{Place: to.Place, MaxTokens: o.cfg.MaxTokens})
 	}
 	return nil
 }

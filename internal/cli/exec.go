@@ -131,7 +131,7 @@ func (o *execOptions) table() []flagGroup {
 // config returns the configuration of the run, as far as the flags have it.
 func (o *execOptions) config(s *term.Streams) (proc.Config, error) {
 	cfg := o.cfg
-	cfg.Items.Stdin, cfg.Limits.Budget = s.In, o.bounds.budget(time.Now())
+	cfg.Items.Stdin, cfg.Limits.Budget = s.In, o.bounds.from(time.Now())
 	if err := o.check(s); err != nil {
 		return cfg, err
 	}
@@ -191,24 +191,24 @@ func preflightOf(text string) ([]string, error) {
 }
 
 // line returns the command line, for hints.
-func (o *execOptions) line() commandLine {
+func (o *execOptions) line() runinfo.CommandLine {
 	own := o.args[:max(0, len(o.args)-len(o.cfg.Command.Args))]
 	if n := len(own); n > 0 && own[n-1] == "--" {
 		own = own[:n-1]
 	}
-	return commandLine{own, append([]string{"--"}, o.cfg.Command.Args...)}
+	return runinfo.CommandLine{
+		Own: own, Rest: append([]string{"--"}, o.cfg.Command.Args...),
+		Phrases: []string{"another output", "another directory with --state", "check the key", "log in, or correct the key"},
+	}
 }
 
 // explain returns the error of a run, with a hint in words of its command line.
 func (o *execOptions) explain(err error) *fault.Error {
-	e := fault.Of(err)
-	if spent, ok := errors.AsType[*batch.BudgetError](err); ok {
-		nameBudget(e, spent)
-	}
+	e := o.line().Explain(err)
 	if stopped, ok := errors.AsType[*work.StoppedError](err); ok && e.Code == fault.KeyRejected {
 		e.Err = fmt.Errorf("%s is not logged in, or its key was rejected: %w", o.cfg.Command.Args[0], stopped.Err)
 	}
-	return e.Say("another output", "another directory with --state", "check the key", "log in, or correct the key", sameCommand, o.line().resume())
+	return e
 }
 
 // execRun is a run of commands.
@@ -305,7 +305,7 @@ func (r *execRun) run(ctx context.Context) error {
 	default:
 		sum.Outcome, err = "items_failed", fault.Exit(fault.ExitItems)
 		if sum.Retryable() {
-			sum.Hint = "retry the failed items: " + r.o.line().with("--redo", "failed")
+			sum.Hint = "retry the failed items: " + r.o.line().With("--redo", "failed")
 		}
 	}
 	if jsonErr := printEnding(r.s, &r.o.watch, sum, &sum.Ending, func() { printExecSummary(r.s, sum) }); jsonErr != nil {

@@ -38,10 +38,7 @@ func (r *redoFlag) changed() rows.Changed {
 
 // check rejects none beside other states.
 func (r *redoFlag) check() error {
-	if r.has("none") && len(r.which) > 1 {
-		return fault.New(fault.Conflict, errors.New("--redo none and other values cannot be combined"), "omit none")
-	}
-	return nil
+	return checkRules(rule{r.has("none") && len(r.which) > 1, fault.Conflict, "--redo none and other values cannot be combined", "omit none"})
 }
 
 const fsyncInterval = "interval"
@@ -56,30 +53,42 @@ func attemptsFlag(field *int) flag {
 
 // boundFlags limit the cost, time and failures of a run of requests or commands.
 type boundFlags struct {
-	cost     float64 // USD
-	deadline deadline
-	failures failureBound
+	batch.Budget // without the deadline
+	deadline     deadline
 }
 
-// budgetFlags limit the cost, time and failures of a run of requests.
+// budgetFlags limit a run of requests.
 type budgetFlags struct {
 	boundFlags
-	tokens int
-	price  price
+	price price
 }
 
 func (f *boundFlags) flags() []flag {
 	return []flag{
-		{name: "max-cost", field: usd(&f.cost), help: "Stop before the run costs more than this amount", common: true},
+		{name: "max-cost", field: usd(&f.Cost), help: "Stop before the run costs more than this amount", common: true},
 		{name: "deadline", field: &f.deadline, help: "Start no items after this time (2h or 2026-01-31T18:00:00Z)"},
-		{name: "max-failures", field: &value[failureBound]{&f.failures, "N|N%", parseFailures},
+		{name: "max-failures", field: &textValue{kind: "N|N%", set: f.setFailures},
 			help: "Stop at N failed items, or when more than N % of items fail"},
 	}
 }
 
-// budget returns the budget of a run that starts now.
-func (f *boundFlags) budget(now time.Time) batch.Budget {
-	return batch.Budget{Cost: f.cost, Deadline: f.deadline.from(now), Failures: f.failures.count, FailedShare: f.failures.share}
+// from returns the budget of a run that starts now.
+func (f *boundFlags) from(now time.Time) batch.Budget {
+	b := f.Budget
+	b.Deadline = f.deadline.from(now)
+	return b
+}
+
+// setFailures parses a number of items, or a share of them in percent.
+func (f *boundFlags) setFailures(text string) (err error) {
+	f.Failures, f.FailedShare = 0, 0
+	if part, ok := strings.CutSuffix(strings.TrimSpace(text), "%"); ok {
+		percent, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
+		f.FailedShare = percent / 100
+		return wrongIf(err != nil || !(percent > 0 && percent < 100), "is not between 0% and 100%")
+	}
+	f.Failures, err = strconv.Atoi(text)
+	return wrongIf(err != nil || f.Failures < 1, "is neither a whole number from 1 nor a percentage such as 5%")
 }
 
 // deadline is a flag that takes a duration from now, or an instant.
@@ -115,53 +124,17 @@ func (d *deadline) from(now time.Time) time.Time {
 	return d.at
 }
 
-// failureBound is a number of items, or a share of them.
-type failureBound struct {
-	text  string
-	count int
-	share float64
-}
-
-// String returns the text that was given.
-func (f failureBound) String() string { return f.text }
-
-// parseFailures parses a number of items, or a share of them in percent.
-func parseFailures(text string) (failureBound, error) {
-	f := failureBound{text: text}
-	if part, ok := strings.CutSuffix(strings.TrimSpace(text), "%"); ok {
-		percent, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
-		f.share = percent / 100
-		return f, wrongIf(err != nil || !(percent > 0 && percent < 100), "is not between 0% and 100%")
-	}
-	n, err := strconv.Atoi(text)
-	f.count = n
-	return f, wrongIf(err != nil || n < 1, "is neither a whole number from 1 nor a percentage such as 5%")
-}
-
-// price is a flag that takes the prices of input and output tokens.
+// price is a flag for the prices of input and output tokens.
 type price struct{ rate *pricing.Rate }
 
 func (p *price) flag() flag {
-	return flag{name: "price", field: p, help: "Set prices in USD per million tokens, such as 0.15/0.60",
-		sets: "PriceIn PriceOut Options.PriceIn Options.PriceOut"}
-}
-
-// String returns the prices.
-func (p *price) String() string {
-	if p.rate == nil {
-		return ""
+	set := func(text string) error {
+		rate, err := pricing.ParseRate(text)
+		p.rate = &rate
+		return err
 	}
-	return fmt.Sprintf("%v/%v", p.rate.Input, p.rate.Output)
-}
-
-// Type returns the metavar.
-func (p *price) Type() string { return "IN/OUT" }
-
-// Set reads two prices.
-func (p *price) Set(text string) error {
-	rate, err := pricing.ParseRate(text)
-	p.rate = &rate
-	return err
+	return flag{name: "price", field: &textValue{kind: "IN/OUT", set: set}, help: "Set prices in USD per million tokens, such as 0.15/0.60",
+		sets: "PriceIn PriceOut Options.PriceIn Options.PriceOut"}
 }
 
 // maxCost is the largest amount in US dollars, so that sums can be compared.
@@ -209,31 +182,6 @@ func (c *checkFlags) rules() (rules batch.Rules, err error) {
 			"correct the schema, of draft 4, 6, 7, 2019-09 or 2020-12, with patterns in the syntax of RE2")
 	}
 	return rules, nil
-}
-
-// rowFlags select items of the input, and make prompts of rows.
-type rowFlags struct {
-	template string
-	limit    int
-	dryRun   bool
-}
-
-// fill sets the fields of a batch. It reads the template.
-func (f *rowFlags) fill(cfg *batch.Config) error {
-	cfg.Limit = f.limit
-	if f.template == "" {
-		return nil
-	}
-	text, err := readText("--template", f.template, 1, "name a file with a template, such as: Answer in one word: {{.question}}")
-	if err != nil {
-		return err
-	}
-	text = strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r") // editors end the last line
-	if strings.TrimSpace(text) == "" {
-		return fault.New(fault.File, fmt.Errorf("--template: %s is empty", f.template), "write a text with fields of the row, such as {{.question}}")
-	}
-	cfg.TemplateName, cfg.Template = f.template, text
-	return nil
 }
 
 // readText reads a file of at most maxMiB for a flag. hint is for a file that cannot be read.

@@ -20,31 +20,29 @@ import (
 	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/term"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // runOptions are the flags of the run command.
 type runOptions struct {
-	account   accountFlags
-	budget    budgetFlags
-	redo      redoFlag
-	rows      rowFlags
-	shared    sharedFlags
-	checks    checkFlags
-	watch     watchFlags
-	cache     string
-	workers   bool // --distribute
-	batch     bool
-	cancel    bool
-	args      []string // of the command line
-	input     string
-	output    string
-	attempts  int
-	timeout   time.Duration
-	system    string
-	maxTokens int
-	set       []string
-	fsync     string
-	ignore    bool // --ignore-pause
+	cfg      batch.Config // fields that flags set as they are; config adds the rest
+	account  accountFlags
+	budget   budgetFlags
+	redo     redoFlag
+	shared   sharedFlags
+	checks   checkFlags
+	watch    watchFlags
+	template string
+	dryRun   bool
+	workers  bool // --distribute
+	batch    bool
+	cancel   bool
+	attempts int
+	system   string
+	set      []string
+	fsync    string
+	ignore   bool     // --ignore-pause
+	args     []string // of the command line
 }
 
 // newRun returns the command that runs the items of a file.
@@ -77,7 +75,7 @@ interrupt aborts open requests.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.input, o.args = args[0], s.Args
+			o.cfg.Input, o.args = args[0], s.Args
 			return runBatch(cmd.Context(), s, &o)
 		},
 	}
@@ -98,22 +96,22 @@ func (o *runOptions) table() []flagGroup {
 	target[3].without = elsewhere
 	return []flagGroup{
 		{"Results", []flag{
-			{name: "output,o", field: &o.output, metavar: "FILE", help: "Write results to this file, or resume from it (required)", common: true,
+			{name: "output,o", field: &o.cfg.Output, metavar: "FILE", help: "Write results to this file, or resume from it (required)", common: true,
 				sets: "Output", fix: "use another file with -o"},
 			o.redo.flag("failed,changed,lost,none"),
-			{name: "max-items", field: countFrom(&o.rows.limit, 1), metavar: "N", help: "Stop after the first N items of the input", common: true},
-			{name: "cache", field: &o.cache, metavar: "DIR", help: "Send equal requests once; cache successful results in DIR",
+			{name: "max-items", field: countFrom(&o.cfg.Limit, 1), metavar: "N", help: "Stop after the first N items of the input", common: true},
+			{name: "cache", field: &o.cfg.Cache, metavar: "DIR", help: "Send equal requests once; cache successful results in DIR",
 				sets: "Cache", fix: "set --cache to a directory that you can write to"},
 			fsyncFlag(&o.fsync),
 		}},
 		{"Requests", slices.Concat(target, caller(o.account.keyFile("env-file"), o.account.headerFlag()), []flag{
 			{name: "system", field: &o.system, metavar: "TEXT|@FILE", help: "Set the system prompt of items that are prompts"},
-			{name: "max-tokens", field: &o.maxTokens, metavar: "N", help: "Limit output tokens of items that are prompts"},
+			{name: "max-tokens", field: &o.cfg.MaxTokens, metavar: "N", help: "Limit output tokens of items that are prompts"},
 			{name: "set", field: &o.set, metavar: "NAME=JSON", help: "Set a field of items that are prompts; repeatable",
 				sets: "Set", fix: `write --set temperature=0.2 or --set 'user="me"'`},
-			{name: "template", field: &o.rows.template, metavar: "FILE", help: "Make the prompt of each row from a template with {{.field}}",
+			{name: "template", field: &o.template, metavar: "FILE", help: "Make the prompt of each row from a template with {{.field}}",
 				sets: "Template", fix: "correct the template, for example {{.question}} for the field question"},
-			{name: "timeout", field: &o.timeout, metavar: "DURATION", help: "Limit an attempt's time (default: 10 × p99 latency, min 30s)"},
+			{name: "timeout", field: &o.cfg.Timeout, metavar: "DURATION", help: "Limit an attempt's time (default: 10 × p99 latency, min 30s)"},
 			attemptsFlag(&o.attempts),
 		}, o.checks.flags())},
 		{"Limits", slices.Concat([]flag{configFlag(&o.account.Sources)}, caller(o.account.limits.flags("learned")...), []flag{
@@ -122,11 +120,11 @@ func (o *runOptions) table() []flagGroup {
 			{name: "distribute", field: &o.workers, help: "Let workers at --redis send the requests", without: "dry-run batch"},
 		})},
 		{"Spending", slices.Concat(o.budget.flags(), []flag{
-			{name: "max-total-tokens", field: countFrom(&o.budget.tokens, 1), help: "Stop before the run uses more than N tokens"},
+			{name: "max-total-tokens", field: countFrom(&o.budget.Tokens, 1), help: "Stop before the run uses more than N tokens"},
 			o.budget.price.flag(),
 			{name: "batch", field: &o.batch, help: "Use the Batch API (half price, results within a day)", common: true},
 			{name: "cancel", field: &o.cancel, help: "Cancel pending batches at the Batch API", without: "distribute"},
-			{name: "dry-run", field: &o.rows.dryRun, help: "Print items, cost and time without sending requests", common: true},
+			{name: "dry-run", field: &o.dryRun, help: "Print items, cost and time without sending requests", common: true},
 		})},
 		{"Watching", o.watch.flags()},
 	}
@@ -134,15 +132,20 @@ func (o *runOptions) table() []flagGroup {
 
 // check rejects flags that cannot be combined.
 func (o *runOptions) check() error {
-	switch {
-	case o.output == "" && !o.rows.dryRun:
-		return fault.New(fault.Missing, errors.New("no output file: -o is missing"), "name the file of results, such as -o out.jsonl")
-	case o.output == "-":
-		return fault.New(fault.Value, errors.New("the output is the checkpoint and cannot be a pipe"), "name a file, such as -o out.jsonl")
-	case o.workers && o.shared.url == "":
-		return fault.New(fault.Missing, errors.New("--distribute needs --redis, the server from which workers take requests"), "name the server with --redis redis://HOST")
-	}
-	return cmp.Or(o.redo.check(), o.watch.check(), o.checkBatch(), o.checkFiles())
+	batches := o.usesBatches()
+	return cmp.Or(checkRules(
+		rule{o.cfg.Output == "" && !o.dryRun, fault.Missing, "no output file: -o is missing", "name the file of results, such as -o out.jsonl"},
+		rule{o.cfg.Output == "-", fault.Value, "the output is the checkpoint and cannot be a pipe", "name a file, such as -o out.jsonl"},
+		rule{o.workers && o.shared.url == "", fault.Missing, "--distribute needs --redis, the server from which workers take requests",
+			"name the server with --redis redis://HOST"},
+		rule{!batches && o.redo.has("lost"), fault.Conflict, "--redo lost needs --batch or --cancel",
+			"add --batch, or --cancel to drop the lost batches"},
+		rule{batches && o.cfg.Input == "-", fault.Conflict, "--batch cannot read standard input, because it reads the input again later",
+			"write the items to a file"},
+		rule{batches && o.shared.url != "", fault.Conflict, "--redis shares limits, which do not apply to --batch", "omit --redis"},
+		rule{o.cancel && o.dryRun, fault.Conflict, "--dry-run and --cancel cannot be combined",
+			"list pending batches with sluice status OUT.jsonl"},
+	), o.redo.check(), o.watch.check(), o.checkFiles())
 }
 
 // usesBatches reports whether the run uses Batch APIs.
@@ -151,24 +154,6 @@ func (o *runOptions) usesBatches() bool { return o.batch || o.cancel }
 // goesLive reports whether a run with Batch APIs sends requests live to meet its deadline.
 func (o *runOptions) goesLive() bool { return o.batch && !o.cancel && o.budget.deadline.text != "" }
 
-// checkBatch rejects options that Batch APIs do not support.
-func (o *runOptions) checkBatch() error {
-	switch {
-	case !o.usesBatches():
-		if o.redo.has("lost") {
-			return fault.New(fault.Conflict, errors.New("--redo lost needs --batch or --cancel"), "add --batch, or --cancel to drop the lost batches")
-		}
-		return nil
-	case o.input == "-":
-		return fault.New(fault.Conflict, errors.New("--batch cannot read standard input, because it reads the input again later"), "write the items to a file")
-	case o.shared.url != "":
-		return fault.New(fault.Conflict, errors.New("--redis shares limits, which do not apply to --batch"), "omit --redis")
-	case o.cancel && o.rows.dryRun:
-		return fault.New(fault.Conflict, errors.New("--dry-run and --cancel cannot be combined"), "list pending batches with sluice status OUT.jsonl")
-	}
-	return nil
-}
-
 // checkFiles rejects files that would overwrite each other or an input.
 func (o *runOptions) checkFiles() error {
 	system, isFile := strings.CutPrefix(o.system, "@")
@@ -176,21 +161,34 @@ func (o *runOptions) checkFiles() error {
 		system = ""
 	}
 	named := []namedFile{
-		{"the input", o.input, true}, {"the output", o.output, true}, {"--events", o.watch.events, true},
-		{"--template", o.rows.template, true}, {"--schema", o.checks.schema, false}, {"--system", system, false},
+		{"the input", o.cfg.Input, true}, {"the output", o.cfg.Output, true}, {"--events", o.watch.events, true},
+		{"--template", o.template, true}, {"--schema", o.checks.schema, false}, {"--system", system, false},
 		{"--env-file", o.account.Keys.File, false},
 	}
 	return checkApart(named, named[1:3])
 }
 
-// systemText returns the system prompt: the text of the flag, or of the file that it names.
-func (o *runOptions) systemText() (string, error) {
-	name, isFile := strings.CutPrefix(o.system, "@")
-	if !isFile {
-		return o.system, nil
+// texts reads the system prompt and the template.
+func (o *runOptions) texts(cfg *batch.Config) (err error) {
+	cfg.System = o.system
+	if name, isFile := strings.CutPrefix(o.system, "@"); isFile {
+		if cfg.System, err = readText("system prompt", name, 16, "set --system to the text, or to @FILE"); err != nil {
+			return err
+		}
+		cfg.System = strings.TrimSpace(cfg.System)
 	}
-	text, err := readText("system prompt", name, 16, "set --system to the text, or to @FILE")
-	return strings.TrimSpace(text), err
+	if o.template == "" {
+		return nil
+	}
+	text, err := readText("--template", o.template, 1, "name a file with a template, such as: Answer in one word: {{.question}}")
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(text) == "" {
+		return fault.New(fault.File, fmt.Errorf("--template: %s is empty", o.template), "write a text with fields of the row, such as {{.question}}")
+	}
+	cfg.TemplateName, cfg.Template = o.template, strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r") // editors end the last line
+	return nil
 }
 
 // settings parses --set.
@@ -220,26 +218,41 @@ func (o *runOptions) config() (cfg batch.Config, err error) {
 	}
 	o.account.Rate = o.budget.price.rate
 	o.account.Scheduler = sluice.Config{Attempts: o.attempts, IgnorePauses: o.ignore}
-	cfg = batch.Config{
-		Input: o.input, Output: o.output, Timeout: o.timeout, Model: o.account.Model,
-		MaxTokens: o.maxTokens, RetryFailed: o.redo.has("failed"), Changed: o.redo.changed(),
-		Cache: o.cache, Budget: o.budget.budget(time.Now()),
-	}
+	cfg = o.cfg
+	cfg.Model, cfg.RetryFailed, cfg.Changed = o.account.Model, o.redo.has("failed"), o.redo.changed()
 	if o.usesBatches() {
 		cfg.Batches = &batch.Batches{Cancel: o.cancel, Resubmit: o.redo.has("lost")}
 	}
-	cfg.Budget.Tokens, cfg.Budget.Attempts = o.budget.tokens, o.attempts
-	if cfg.System, err = o.systemText(); err != nil {
+	cfg.Budget = o.budget.from(time.Now())
+	cfg.Budget.Attempts = o.attempts
+	if err := o.texts(&cfg); err != nil {
 		return cfg, err
 	}
 	if cfg.Set, err = o.settings(); err != nil {
 		return cfg, err
 	}
-	return cfg, cmp.Or(o.rows.fill(&cfg), o.checks.fill(&cfg), cfg.Sync.UnmarshalText([]byte(o.fsync)))
+	return cfg, cmp.Or(o.checks.fill(&cfg), cfg.Sync.UnmarshalText([]byte(o.fsync)))
 }
 
-// line returns the command line, for hints.
-func (o *runOptions) line() commandLine { return commandLine{own: o.args} }
+// line returns the command line, for hints. err is the error of a run, or nil.
+func (o *runOptions) line(keys *account.Accounts, err error) runinfo.CommandLine {
+	return runinfo.CommandLine{Own: o.args, Phrases: []string{"another output", "another output with -o", "check the key", keyHint(keys, err)}}
+}
+
+// keyHint names the rejected key.
+func keyHint(a *account.Accounts, err error) string {
+	if refused, ok := errors.AsType[*provider.Error](err); ok {
+		if name := a.KeyFrom(refused.Provider); name != "" {
+			return "check the key in " + name
+		}
+	}
+	return "name the variable of the key with --key-env, or check the key in --header"
+}
+
+// explain returns the error of a run, with a hint in words of its command line.
+func explain(err error, o *runOptions, keys *account.Accounts) *fault.Error {
+	return o.line(keys, err).Explain(err)
+}
 
 // batchRun is a run of requests.
 type batchRun struct {
@@ -255,7 +268,7 @@ func runBatch(ctx context.Context, s *term.Streams, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	if o.rows.dryRun {
+	if o.dryRun {
 		return o.dry(s, cfg)
 	}
 	r := &batchRun{o: o}
@@ -298,14 +311,14 @@ func (r *batchRun) complete(cfg *batch.Config) (err error) {
 	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.In, r.s.Logger(o.watch.verbose), r.pauses
 	cfg.Observer, cfg.OnResult = &r.observers, r.results.Observe
 	if cfg.Batches != nil {
-		live := &forecast.Live{Models: func() map[string]int { return r.batch.Models() }, Place: r.accounts.Place, MaxTokens: o.maxTokens}
+		live := &forecast.Live{Models: func() map[string]int { return r.batch.Models() }, Place: r.accounts.Place, MaxTokens: o.cfg.MaxTokens}
 		cfg.Batches.LiveTime = live.Time
 	}
 	if !o.workers {
 		return nil
 	}
-	job, err := cluster.JobOf(o.input, o.output, batch.Terms{
-		Attempts: o.attempts, Throttles: r.accounts.Settings.MaxThrottles(), Timeout: o.timeout,
+	job, err := cluster.JobOf(o.cfg.Input, o.cfg.Output, batch.Terms{
+		Attempts: o.attempts, Throttles: r.accounts.Settings.MaxThrottles(), Timeout: o.cfg.Timeout,
 		Schema: o.checks.text, FailOn: strings.Join(o.checks.reject, ","), Feedback: o.checks.schema != "",
 	})
 	r.collector = cluster.NewRemote(job)
@@ -323,17 +336,17 @@ func (r *batchRun) run(ctx context.Context) error {
 	aborted, outages := r.supervise(supervised{r.status, r.batch.Drain, abandon, r.accounts.Settings, r.accounts.Reread}, func(func()) {
 		rep, err = r.batch.Run(ctx)
 	})
-	if r.o.input == "-" { // before the run, the fields were unknown
+	if r.o.cfg.Input == "-" { // before the run, the fields were unknown
 		noteFields(r.s, r.batch.PromptFields())
 	}
 	sum := runinfo.Summarize(rep, r.accounts.Snapshot())
 	sum.AddOutages(outages)
-	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.watch.events
+	sum.Input, sum.Output, sum.Events = r.o.cfg.Input, r.o.cfg.Output, r.o.watch.events
 	if r.o.usesBatches() {
 		sum.Batch = runinfo.NewBatches(&rep.Batches)
 	}
 	sum.Upstreams = r.results.Upstreams(r.accounts.Upstreams(), &r.notices)
-	sum.First, sum.AllRuns = r.results.FirstFailures(), runinfo.AllRuns(r.o.output)
+	sum.First, sum.AllRuns = r.results.FirstFailures(), runinfo.AllRuns(r.o.cfg.Output)
 	if err != nil {
 		err = sum.Fail(r.failed(err, aborted))
 	} else {
@@ -350,18 +363,18 @@ func (r *batchRun) run(ctx context.Context) error {
 
 // finished sets the ending of a run that was not stopped. pending is the number of batches before the run.
 func (r *batchRun) finished(sum *runinfo.Summary, retryable bool, pending int) error {
-	switch {
+	switch line := r.o.line(nil, nil); {
 	case r.o.cancel && sum.Left > 0:
-		sum.Outcome, sum.Hint = "called_off", r.o.canceled(pending, sum.Left)
+		sum.Outcome, sum.Hint = "called_off", line.Canceled(pending, sum.Left)
 	case sum.Failed == 0:
 		sum.Outcome = "done"
 		if r.o.cancel {
-			sum.Hint = r.o.canceled(pending, 0)
+			sum.Hint = line.Canceled(pending, 0)
 		}
 	default:
 		sum.Outcome = "items_failed"
 		if retryable {
-			sum.Hint = "retry the failed items: " + r.o.lineWithoutCancel().with("--redo", "failed")
+			sum.Hint = "retry the failed items: " + line.WithoutCancel().With("--redo", "failed")
 		}
 		return fault.Exit(fault.ExitItems)
 	}
@@ -371,7 +384,7 @@ func (r *batchRun) finished(sum *runinfo.Summary, retryable bool, pending int) e
 // failed returns the error of a run that err stopped, when requests in flight were aborted.
 func (r *batchRun) failed(err error, aborted int) *fault.Error {
 	end := explain(err, r.o, r.accounts)
-	explainPending(end, r.batch.Parts(), r.o)
+	r.o.line(nil, nil).ExplainPending(end, r.batch.Parts(), r.o.cancel)
 	switch {
 	case aborted > 0 && r.collector != nil:
 		end.Err = fmt.Errorf("%w, with %d requests at workers: they continue, and the same command records their results", end.Err, aborted)
@@ -393,7 +406,7 @@ func (r *batchRun) status() runinfo.Status {
 	if r.o.usesBatches() {
 		st.Parts = runinfo.NewParts(r.batch.Parts())
 	}
-	if r.o.input == "-" {
+	if r.o.cfg.Input == "-" {
 		st.Total = 0 // more items may come
 	}
 	return st

@@ -216,14 +216,14 @@ func costRow(s *term.Streams, usd *float64, costed, items int, doubts string) {
 // printStart prints the limit of requests in flight, remarks about the settings, and the fields of rows.
 func (r *batchRun) printStart() {
 	wanted := r.batch.Progress().Left()
-	if r.o.input == "-" { // the number of items is unknown
+	if r.o.cfg.Input == "-" { // the number of items is unknown
 		wanted = r.accounts.Config.Limits.Concurrency
 	}
 	if note := r.accounts.RoomNote(wanted); note != "" {
 		r.s.Errorf("sluice: %s\n", note)
 	}
 	explainSettings(r.s, r.accounts.Settings, r.o.watch.verbose)
-	if r.o.input != "-" {
+	if r.o.cfg.Input != "-" {
 		noteFields(r.s, r.batch.PromptFields())
 	}
 }

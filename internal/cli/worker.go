@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,14 +76,11 @@ func (o *workerOptions) table() []flagGroup {
 
 // check rejects flags that cannot be combined.
 func (o *workerOptions) check() error {
-	if o.shared.url == "" {
-		return fault.New(fault.Missing, errors.New("a worker needs --redis, the server to which runs send requests"),
-			"name the server: sluice worker --redis redis://HOST")
-	}
 	if err := cluster.CheckJobName(o.job); err != nil {
 		return fault.New(fault.Value, fmt.Errorf("--job: %w", err), "give a short name, such as --job labels")
 	}
-	return o.watch.check()
+	return cmp.Or(o.watch.check(), checkRules(rule{o.shared.url == "", fault.Missing,
+		"a worker needs --redis, the server to which runs send requests", "name the server: sluice worker --redis redis://HOST"}))
 }
 
 // workerRun is a run of a worker.
