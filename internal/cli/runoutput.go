@@ -19,46 +19,6 @@ import (
 // mostMessage is the maximum length of a quoted message.
 const mostMessage = runinfo.MaxMessage
 
-// progressBlock returns the status of a run for a terminal of that width.
-func progressBlock(st *runinfo.Status, width int) []string {
-	lines := []string{
-		prose.Fields(st.Progress()+"  "+term.Bar(st.Finished(), st.Total, min(24, width/4)), st.Failures()),
-		st.Speed(),
-		prose.Fields(st.Requests(), fmt.Sprintf("tokens %s in, %s out", prose.Group(st.Input), prose.Group(st.Output))),
-	}
-	if text := st.Parts.Text(st.At); text != "" {
-		lines = append(lines, folded(text, width)...)
-	}
-	if st.Outlook != "" {
-		lines = append(lines, st.Outlook)
-	}
-	if st.Draining {
-		lines = append(lines, folded(st.Stopping(), width)...) // its end must be visible
-	}
-	return clipped(lines, width-1)
-}
-
-// progressLine returns the status of a run in one line, for logs.
-func progressLine(st *runinfo.Status) string {
-	if st.Draining {
-		return "stopping: " + st.Stopping()
-	}
-	return prose.Fields(st.Progress(), st.Failures(), st.Speed(), st.Requests(), st.Parts.Text(st.At), st.Outlook)
-}
-
-// folded breaks a text that is too long for a line at its semicolons.
-func folded(text string, width int) []string {
-	var lines []string
-	for len(text) >= width {
-		i := strings.LastIndex(text[:width], "; ")
-		if i < 0 {
-			break
-		}
-		lines, text = append(lines, text[:i+1]), text[i+2:]
-	}
-	return append(lines, text)
-}
-
 // clipped cuts lines to a width.
 func clipped(lines []string, width int) []string {
 	for i, line := range lines {

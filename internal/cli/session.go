@@ -104,20 +104,25 @@ type supervised struct {
 // supervise runs the work, which can refresh the progress. It shows the progress, and handles signals and changed settings. It returns the
 // number of items that were in flight when they were aborted, and the outages.
 func (n *session) supervise(w supervised, run func(refresh func())) (aborted int, outages map[string]time.Duration) {
-	p := startProgress(n.s, n.flags.progress, w.status)
+	var meter runinfo.Meter
+	display := term.NewDisplay(n.s, n.flags.progress, func() term.Picture {
+		st := meter.Measure(w.status())
+		return &st
+	})
 	listener := signals.Listen(signals.Config{
 		Reread: rereading(n.s, w.settings, w.reread),
 		Drain: func(os.Signal) {
 			w.drain()
-			p.drain()
+			meter.Drain()
+			display.Refresh()
 		},
 		Abandon: func(os.Signal) {
 			aborted = w.status().InFlight
 			w.abandon()
 		},
 	})
-	run(p.refresh)
+	run(display.Refresh)
 	listener.Stop()
-	p.stop()
-	return aborted, p.meter.Outages()
+	display.Stop()
+	return aborted, meter.Outages()
 }

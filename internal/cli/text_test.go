@@ -7,34 +7,13 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
-	"unicode/utf8"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/account"
-	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
-	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
-
-func TestProgressNeverWrapsATerminalLine(t *testing.T) {
-	lane := limits.LaneSnapshot{InFlight: 2, Oldest: time.Now().Add(-41 * time.Second)}
-	st := runinfo.New(work.Report{Total: 1e9, Already: 5e8, AlreadyFailed: 12345}, sluice.Snapshot{Lanes: []limits.LaneSnapshot{lane}})
-	st.Parts = &runinfo.Parts{All: 12, ByState: map[string]int{"in_progress": 3, "merged": 2, "waiting": 7}, Submitted: 6000, Done: 1234,
-		Expires: time.Now().Add(24 * time.Hour)}
-	var meter runinfo.Meter
-	meter.Drain()
-	st = meter.Measure(st)
-	for width := 2; width < 200; width++ {
-		for _, line := range progressBlock(&st, width) {
-			if n := utf8.RuneCountInString(line); n >= width {
-				t.Fatalf("a line of %d characters on a terminal of %d", n, width)
-			}
-		}
-	}
-}
 
 func TestTheHintOfARefusedKeyNamesThatProvidersVariable(t *testing.T) {
 	for name, key := range map[string]string{"OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": "a", "MISTRAL_API_KEY": "b"} {
