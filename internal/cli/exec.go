@@ -34,7 +34,7 @@ type execOptions struct {
 
 	settings   account.Sources
 	jobs       string
-	rpm        int
+	limits     sluice.Limits
 	attempts   int
 	agent      string
 	preflight  string
@@ -77,7 +77,8 @@ the first interrupt, exec waits for running commands. A second interrupt ends ru
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if at := slices.Index(args, "--"); at > 0 && cmd.ArgsLenAtDash() < 0 {
 				if _, err := command.Find(args); err != nil { // else -- is the command's own
-					return fault.New(fault.Usage, fmt.Errorf("unexpected argument %q before the command", args[0]), "name the file of items: --items %s", term.Quote(args[0]))
+					return fault.New(fault.Usage, fmt.Errorf("unexpected argument %q before the command", args[0]),
+						"name the file of items: --items %s", term.Quote(args[0]))
 				}
 			}
 			o.args, o.cfg.Command.Args = s.Args, args
@@ -92,34 +93,38 @@ the first interrupt, exec waits for running commands. A second interrupt ends ru
 // table returns the flags of exec.
 func (o *execOptions) table() []flagGroup {
 	o.cfg.Items.Path, o.cfg.Dir, o.jobs, o.attempts, o.fsync = "-", ".sluice-exec", "auto", 3, fsyncInterval
-	o.cfg.Command.Timeout = time.Hour
+	items, cmd := &o.cfg.Items, &o.cfg.Command
+	cmd.Timeout = time.Hour
 	return []flagGroup{
 		{"Items and results", []flag{
-			{name: "items", field: &o.cfg.Items.Path, metavar: "FILE", help: "Read items from this file; - is standard input", common: true,
+			{name: "items", field: &items.Path, metavar: "FILE", help: "Read items from this file; - is standard input", common: true,
 				sets: "Items", fix: "set --items to a file of lines, JSON objects or a table, or to - for standard input"},
-			{name: "state", field: &o.cfg.Dir, metavar: "DIR", help: "Keep results in this directory, or resume from it", common: true, sets: "Dir"},
+			{name: "state", field: &o.cfg.Dir, metavar: "DIR", help: "Keep results in this directory, or resume from it",
+				common: true, sets: "Dir"},
 			o.redo.flag("failed,changed,none"),
-			{name: "max-items", field: countFrom(&o.cfg.Items.Limit, 1), help: "Stop after the first N items", common: true},
-			{name: "stage", field: &o.cfg.Items.Only, metavar: "NAME", help: "Run only this stage again; repeatable", without: "from-stage",
+			{name: "max-items", field: countFrom(&items.Limit, 1), help: "Stop after the first N items", common: true},
+			{name: "stage", field: &items.Only, metavar: "NAME", help: "Run only this stage again; repeatable", without: "from-stage",
 				sets: "Only", fix: "set --stage to a stage of the items"},
-			{name: "from-stage", field: &o.cfg.Items.From, metavar: "NAME", help: "Run this stage and all dependent stages again",
+			{name: "from-stage", field: &items.From, metavar: "NAME", help: "Run this stage and all dependent stages again",
 				sets: "From", fix: "set --from-stage to a stage of the items"},
 			fsyncFlag(&o.fsync),
 		}},
 		{"Commands", []flag{
-			{name: "stdin", field: &o.cfg.Command.Stdin, help: "Write each item to the standard input of its command"},
-			{name: "persistent", field: &o.cfg.Command.Persistent, help: "Keep commands running, and send them items as JSON lines", without: "stdin"},
-			{name: "timeout", field: &o.cfg.Command.Timeout, metavar: "DURATION", help: "Limit the time of an attempt; 0 means no limit", common: true},
+			{name: "stdin", field: &cmd.Stdin, help: "Write each item to the standard input of its command"},
+			{name: "persistent", field: &cmd.Persistent, help: "Keep commands running, and send them items as JSON lines", without: "stdin"},
+			{name: "timeout", field: &cmd.Timeout, metavar: "DURATION", help: "Limit the time of an attempt; 0 means no limit", common: true},
 			attemptsFlag(&o.attempts),
-			{name: "agent", field: &o.agent, metavar: strings.Join(agents.Names(), "|"), help: "Parse output of this agent (default: by command name)"},
-			{name: "result-file", field: &o.cfg.Verdict.ResultFile, metavar: "FILE", help: "Read the result from this file in the item's directory"},
+			{name: "agent", field: &o.agent, metavar: strings.Join(agents.Names(), "|"),
+				help: "Parse output of this agent (default: by command name)"},
+			{name: "result-file", field: &o.cfg.Verdict.ResultFile, metavar: "FILE",
+				help: "Read the result from this file in the item's directory"},
 			{name: "preflight", field: &o.preflight, metavar: "COMMAND", help: "At start and after pauses, wait until this check succeeds"},
 		}},
 		{"Checks", o.checks.flags()},
 		{"Limits", slices.Concat(o.bounds.flags(), []flag{
 			configFlag(&o.settings),
 			{name: "jobs,j", field: &o.jobs, metavar: "N", help: "Run N commands at once; auto adapts the number", common: true},
-			{name: "rpm", field: &o.rpm, metavar: "N", help: "Start at most N commands per minute", common: true},
+			{name: "rpm", field: &o.limits.RPM, metavar: "N", help: "Start at most N commands per minute", common: true},
 			{name: "not-between", field: &o.notBetween, metavar: "HOURS", help: "Pause in these hours: '12:00-19:00 Mon-Fri UTC'; repeatable"},
 			{name: "ignore-pause", field: &o.cfg.Limits.IgnorePause, help: "Ignore limits and pauses learned by earlier runs"},
 			{name: "dry-run", field: &o.dryRun, help: "Print commands without running them", common: true},
@@ -131,15 +136,22 @@ func (o *execOptions) table() []flagGroup {
 // config returns the configuration of the run, as far as the flags have it.
 func (o *execOptions) config(s *term.Streams) (proc.Config, error) {
 	cfg := o.cfg
-	cfg.Items.Stdin, cfg.Limits.Budget = s.In, o.bounds.from(time.Now())
-	if err := o.check(s); err != nil {
+	jobs, notNumber := strconv.Atoi(o.jobs)
+	err := cmp.Or(checkRules(
+		rule{cfg.Items.Path == "-" && term.IsTerminal(s.In), fault.Missing, "no items are given",
+			"name a file with --items FILE, or pipe the items in"},
+		rule{o.jobs != "auto" && (notNumber != nil || jobs < 1), fault.Value,
+			fmt.Sprintf("--jobs %q is neither a number of commands nor auto", o.jobs), "set --jobs to a number from 1, or to auto"},
+	), o.redo.check(), o.watch.check(), cfg.Sync.UnmarshalText([]byte(o.fsync)))
+	if err != nil {
 		return cfg, err
 	}
+	if o.jobs != "auto" {
+		o.limits.Concurrency = jobs
+	}
+	cfg.Items.Stdin, cfg.Limits.Budget = s.In, o.bounds.from(time.Now())
 	cfg.Items.RetryFailed, cfg.Items.Changed = o.redo.has("failed"), o.redo.changed()
 	cfg.Command.Env = provider.WithoutAdminKeys(os.Environ())
-	if err := cfg.Sync.UnmarshalText([]byte(o.fsync)); err != nil {
-		return cfg, err
-	}
 	if o.agent != "" {
 		cfg.Verdict.CLI, _ = agents.Known(o.agent)
 	}
@@ -152,27 +164,6 @@ func (o *execOptions) config(s *term.Streams) (proc.Config, error) {
 	}
 	cfg.Limits.Preflight, err = preflightOf(o.preflight)
 	return cfg, err
-}
-
-// check rejects flags that cannot be combined.
-func (o *execOptions) check(s *term.Streams) error {
-	if o.cfg.Items.Path == "-" && term.IsTerminal(s.In) {
-		return fault.New(fault.Missing, errors.New("no items are given"), "name a file with --items FILE, or pipe the items in")
-	}
-	_, err := o.atOnce()
-	return cmp.Or(err, o.redo.check(), o.watch.check())
-}
-
-// atOnce returns the maximum number of commands at once; 0 if it is learned.
-func (o *execOptions) atOnce() (int, error) {
-	if o.jobs == "auto" {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(o.jobs)
-	if err != nil || n < 1 {
-		return 0, fault.New(fault.Value, fmt.Errorf("--jobs %q is neither a number of commands nor auto", o.jobs), "set --jobs to a number from 1, or to auto")
-	}
-	return n, nil
 }
 
 // preflightOf parses --preflight.
@@ -266,9 +257,8 @@ const jobsPerCPU = 8
 // openCommands opens the account of the commands.
 func (r *execRun) openCommands(cfg *proc.Config) (err error) {
 	o := r.o
-	atOnce, _ := o.atOnce() // it was checked
 	r.commands, err = account.OpenCommands(account.CommandsConfig{
-		Command: o.cfg.Command.Args, Agent: cfg.Verdict.CLI, Sources: o.settings, Limits: sluice.Limits{RPM: o.rpm, Concurrency: atOnce},
+		Command: o.cfg.Command.Args, Agent: cfg.Verdict.CLI, Sources: o.settings, Limits: o.limits,
 		Scheduler: sluice.Config{Attempts: o.attempts, Observer: &r.observers, IgnorePauses: cfg.Limits.IgnorePause},
 	})
 	if err != nil {

@@ -156,7 +156,8 @@ type checkFlags struct {
 func (c *checkFlags) flags() []flag {
 	return []flag{
 		{name: "schema", field: &c.schema, metavar: "FILE", help: "Retry responses that do not match this JSON Schema"},
-		{name: "reject", field: &c.reject, metavar: "length,content_filter,refusal,empty", help: "Retry truncated, filtered, refused or empty responses"},
+		{name: "reject", field: &c.reject, metavar: "length,content_filter,refusal,empty",
+			help: "Retry truncated, filtered, refused or empty responses"},
 	}
 }
 

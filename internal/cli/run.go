@@ -96,8 +96,8 @@ func (o *runOptions) table() []flagGroup {
 	target[3].without = elsewhere
 	return []flagGroup{
 		{"Results", []flag{
-			{name: "output,o", field: &o.cfg.Output, metavar: "FILE", help: "Write results to this file, or resume from it (required)", common: true,
-				sets: "Output", fix: "use another file with -o"},
+			{name: "output,o", field: &o.cfg.Output, metavar: "FILE", help: "Write results to this file, or resume from it (required)",
+				common: true, sets: "Output", fix: "use another file with -o"},
 			o.redo.flag("failed,changed,lost,none"),
 			{name: "max-items", field: countFrom(&o.cfg.Limit, 1), metavar: "N", help: "Stop after the first N items of the input", common: true},
 			{name: "cache", field: &o.cfg.Cache, metavar: "DIR", help: "Send equal requests once; cache successful results in DIR",
@@ -185,7 +185,8 @@ func (o *runOptions) texts(cfg *batch.Config) (err error) {
 		return err
 	}
 	if strings.TrimSpace(text) == "" {
-		return fault.New(fault.File, fmt.Errorf("--template: %s is empty", o.template), "write a text with fields of the row, such as {{.question}}")
+		return fault.New(fault.File, fmt.Errorf("--template: %s is empty", o.template),
+			"write a text with fields of the row, such as {{.question}}")
 	}
 	cfg.TemplateName, cfg.Template = o.template, strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r") // editors end the last line
 	return nil
@@ -236,7 +237,8 @@ func (o *runOptions) config() (cfg batch.Config, err error) {
 
 // line returns the command line, for hints. err is the error of a run, or nil.
 func (o *runOptions) line(keys *account.Accounts, err error) runinfo.CommandLine {
-	return runinfo.CommandLine{Own: o.args, Phrases: []string{"another output", "another output with -o", "check the key", keyHint(keys, err)}}
+	phrases := []string{"another output", "another output with -o", "check the key", keyHint(keys, err)}
+	return runinfo.CommandLine{Own: o.args, Phrases: phrases}
 }
 
 // keyHint names the rejected key.

@@ -113,8 +113,8 @@ func runWorker(ctx context.Context, s *term.Streams, o *workerOptions) (err erro
 	}
 	ctx, abandon := context.WithCancel(ctx) // also of the source, which then returns its items
 	defer abandon()
-	w.source, err = w.shared.Source(ctx, cluster.SourceConfig{Job: o.job, MaxItems: o.maxItems, IdleExit: o.idleExit, Lane: w.accounts.Lanes()})
-	if err != nil {
+	source := cluster.SourceConfig{Job: o.job, MaxItems: o.maxItems, IdleExit: o.idleExit, Lane: w.accounts.Lanes()}
+	if w.source, err = w.shared.Source(ctx, source); err != nil {
 		return err
 	}
 	cfg := batch.Config{Observer: &w.observers, Logger: s.Logger(o.watch.verbose)}

@@ -99,8 +99,8 @@ func (c CommandLine) Explain(err error) *fault.Error {
 	return e
 }
 
-// ExplainPending adds the batches that continue at the provider to the error of a run, and how to collect or cancel them. canceling is true
-// for a run with --cancel.
+// ExplainPending adds the batches that continue at the provider to the error of a run, and how to collect or cancel them. canceling is
+// true for a run with --cancel.
 func (c CommandLine) ExplainPending(e *fault.Error, all []batch.Part, canceling bool) {
 	text := NewParts(all).Continuing(time.Now())
 	if text == "" || fault.Is[*batch.LostError](e.Err) {
@@ -122,7 +122,9 @@ func (c CommandLine) ExplainPending(e *fault.Error, all []batch.Part, canceling 
 // WithoutCancel returns the command line that sends the remaining items after --cancel, by Batch APIs too.
 func (c CommandLine) WithoutCancel() CommandLine {
 	n := len(c.Own)
-	c.Own = slices.DeleteFunc(slices.Clone(c.Own), func(word string) bool { return word == "--cancel" || strings.HasPrefix(word, "--cancel=") })
+	c.Own = slices.DeleteFunc(slices.Clone(c.Own), func(word string) bool {
+		return word == "--cancel" || word == "--cancel=true"
+	})
 	if len(c.Own) < n && !slices.Contains(c.Own, "--batch") {
 		c.Own = append(c.Own, "--batch")
 	}
