@@ -56,10 +56,6 @@ func (p *Plan) setLimits(ctx context.Context, by provider.Provider) (provider.Ti
 	p.configured, p.initial = all.Split()
 	p.configured = account.Over(flags, p.configured) // to the last digit, which a float64 may lack
 	row.Limits = account.Over(p.configured, p.initial)
-	if published != nil { // a run starts with them also where the settings have an amount that passed
-		_, start := published.Split()
-		p.initial = account.Without(account.Over(p.initial, start), p.configured)
-	}
 	for d, limit := range row.Limits.All() {
 		if l := *all.At(d); l != nil && l.Source == limits.SourceAtLeast {
 			*limit = int(l.Value)
@@ -88,11 +84,11 @@ func layered(layers ...*config.Limits) (all config.Limits) {
 	known, rate := false, false
 	for _, layer := range slices.DeleteFunc(layers, func(l *config.Limits) bool { return l == nil }) {
 		for d := range new(sluice.Limits).All() {
-			limit, w := *layer.At(d), windowOf(layer, d)
+			limit, w, has := *layer.At(d), windowOf(layer, d), *all.At(d)
 			switch {
-			case limit == nil && w == nil || *all.At(d) != nil || windowOf(&all, d) != nil:
+			case limit == nil && w == nil || windowOf(&all, d) != nil || has != nil && has.Source != limits.SourceAtLeast:
 			case w != nil:
-				*all.WindowOf(d) = w
+				*all.At(d), *all.WindowOf(d) = nil, w
 			default:
 				*all.At(d) = limit
 				known, rate = known || limit.Source != limits.SourceAtLeast, rate || d != limits.Concurrency
