@@ -35,7 +35,7 @@ func exported(t *testing.T) map[string]map[string][]string {
 	m := telemetry.NewMetrics(snapshot)
 	m.SetProgress(func() work.Report { return work.Report{Total: 1} })
 	m.Observe(sluice.Event{Type: limits.EventSlotAcquired, Lane: "m"})
-	g := telemetry.NewGateway(func() gateway.TrafficSnapshot { return gateway.TrafficSnapshot{} }, strings.ToLower)
+	g := telemetry.NewGateway(func() gateway.TrafficSnapshot { return gateway.TrafficSnapshot{} })
 	g.Ended(&gateway.Record{
 		Tenant: "amy", Model: "m", Listed: true, Upstream: "u", Provider: "openai", Endpoint: "/v1/chat/completions", Stream: true,
 		Kind: gateway.KindOK, Tries: 1, Wait: time.Second, First: time.Second, Latency: time.Minute, Usage: sluice.Usage{Input: 1, Output: 2},

@@ -70,7 +70,8 @@ type Accounts struct {
 
 	found     sync.Map // keys by provider; without a Value if the provider needs no key
 	pool      *pool
-	replaced  bool                // SetUpstreams was called
+	written   config.File         // the settings, as they were read
+	implied   bool                // the upstreams are from flags and the environment, not from the settings
 	upstreams *provider.Upstreams // nil: there are none
 	accounts  int                 // number of accounts of upstreams
 	warned    sync.Map            // warnings about prices
@@ -123,7 +124,7 @@ func newAccounts(cfg Config, shared *pool) (a *Accounts, err error) {
 	if a.Settings, err = cfg.Sources.Open(); err != nil {
 		return a, err
 	}
-	a.current = a.Settings
+	a.current, a.written = a.Settings, a.Settings.File
 	if cfg.Keys.File != "" {
 		a.Settings.Files.Note(cfg.Keys.File)
 	}
@@ -186,6 +187,20 @@ func (a *Accounts) Of(model string) (provider.Provider, error) {
 			"set --provider, one of %s, or --base-url for an OpenAI-compatible server", strings.Join(known.Names(), ", "))
 	}
 	return p, a.checkAddress(p)
+}
+
+// ProviderOf returns the provider of a lane of an open account; without a Name if it is unknown. The name of an account starts with the
+// address of its provider.
+func (a *Accounts) ProviderOf(account, lane string) provider.Provider {
+	p, _ := a.Of(lane)
+	if base, _, ok := strings.Cut(account, "#"); ok && (a.Config.Provider == "" || a.upstreams != nil) {
+		for _, known := range a.Settings.Registry.All() {
+			if known.BaseURL == base {
+				p = known
+			}
+		}
+	}
+	return p
 }
 
 // Scheduler returns a Scheduler for the account at p. Close closes it.

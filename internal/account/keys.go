@@ -160,7 +160,7 @@ func (a *Accounts) missing(up config.Upstream, p provider.Provider, names []stri
 	name, source := names[0], &a.Config.Keys
 	if up.Name != "" {
 		err := a.at(up, "key_env", fmt.Errorf("no key for upstream %s: %s", up.Name, source.unset(name)))
-		if a.replaced { // flags or the environment define the upstream
+		if a.implied { // flags or the environment define the upstream
 			return fault.New(fault.Key, err, "export %s=..., name another variable with --key-env, or try --provider sim, which needs no key", name)
 		}
 		return fault.New(fault.Key, err, "export %s=..., or remove that upstream from the file", name)
@@ -196,7 +196,7 @@ func (a *Accounts) keyFile(up config.Upstream) (provider.Key, error) {
 		return provider.Key{}, fault.New(fault.Key, a.at(up, "key_file", err), "write only the key into the file, without NAME= and quotes")
 	}
 	if info, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		a.Settings.doubt("other users can read %[1]s: run chmod 600 %[1]s", path)
+		a.Settings.Warn("other users can read %[1]s: run chmod 600 %[1]s", path)
 	}
 	return provider.Key{From: path, Value: key}, nil
 }

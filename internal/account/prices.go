@@ -1,9 +1,11 @@
 package account
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/pricing"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -73,4 +75,10 @@ func rates(r *provider.Registry, name, model string) (all []pricing.Rate) {
 		}
 	}
 	return all
+}
+
+// MissingPrice returns the error about a maximum cost without prices.
+func MissingPrice() error {
+	return fault.New(fault.Price, errors.New("--max-cost needs the prices of the models, but some prices are unknown"),
+		"set the prices in USD per million tokens, for example --price 0.15/0.60")
 }

@@ -2,7 +2,9 @@ package account
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,7 +41,7 @@ type Settings struct {
 	used  atomic.Bool // Apply has used limits of the files
 
 	mu      sync.Mutex
-	remarks []Remark
+	remarks []remark
 }
 
 // Open reads the files.
@@ -66,21 +68,21 @@ func (s *Sources) Open() (*Settings, error) {
 	return all, nil
 }
 
-// Remark is a text about settings for users: a warning, or else a note for --verbose.
-type Remark struct {
-	Text    string
-	Warning bool
+// remark is a text about settings for users.
+type remark struct {
+	text  string
+	level slog.Level
 }
 
-// Note adds a note.
-func (s *Settings) Note(text string) { s.remark(Remark{Text: text}) }
+// Note adds a note for --verbose.
+func (s *Settings) Note(text string) { s.remark(remark{text, slog.LevelInfo}) }
 
-// doubt adds a warning.
-func (s *Settings) doubt(format string, args ...any) {
-	s.remark(Remark{fmt.Sprintf(format, args...), true})
+// Warn adds a warning.
+func (s *Settings) Warn(format string, args ...any) {
+	s.remark(remark{fmt.Sprintf(format, args...), slog.LevelWarn})
 }
 
-func (s *Settings) remark(r Remark) {
+func (s *Settings) remark(r remark) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Contains(s.remarks, r) {
@@ -88,11 +90,14 @@ func (s *Settings) remark(r Remark) {
 	}
 }
 
-// Remarks returns the remarks so far, without repetitions.
-func (s *Settings) Remarks() []Remark {
+// Explain logs the remarks so far: warnings, and notes as information.
+func (s *Settings) Explain(log *slog.Logger) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.remarks)
+	remarks := slices.Clone(s.remarks)
+	s.mu.Unlock()
+	for _, r := range remarks {
+		log.Log(context.Background(), r.level, r.text)
+	}
 }
 
 // Beside returns a path that a field of the settings names. A relative path starts at the directory of the file with the field; "-" stays.
@@ -150,7 +155,7 @@ func (s *Settings) published(p provider.Provider, model string) (provider.Tier, 
 	note := fmt.Sprintf("starts with the limits of tier %s of %s: %s (%s, %s)",
 		tier.Tier, p.Name, prose.Limits(tier.Limits), tier.Source, tier.Date)
 	if tier.Doubtful {
-		s.doubt("%s, which is doubtful: headers and rejections of the provider correct the limit", note)
+		s.Warn("%s, which is doubtful: headers and rejections of the provider correct the limit", note)
 	} else {
 		s.Note(note)
 	}
@@ -177,13 +182,13 @@ func (s *Settings) LimitsFor(p provider.Provider, account, model string) (l *con
 				"use one of %s", strings.Join(s.Registry.Names(), ", "))
 		}
 		if owner.Name != p.Name {
-			s.doubt("the limits are ignored: %s contains limits of %s, but the provider is %s",
+			s.Warn("the limits are ignored: %s contains limits of %s, but the provider is %s",
 				s.File.NameOf("limits.provider"), owner.Name, p.Name)
 			return nil, false, nil
 		}
 	}
 	if model != "" && l.Model != "" && ModelKey(l.Model) != ModelKey(model) {
-		s.doubt("the limits are ignored: %s contains limits of %s, but --model is %s", s.File.NameOf("limits.model"), l.Model, model)
+		s.Warn("the limits are ignored: %s contains limits of %s, but --model is %s", s.File.NameOf("limits.model"), l.Model, model)
 		return nil, false, nil
 	}
 	return l, false, nil

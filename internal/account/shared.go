@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/fault"
+	"github.com/sluice-llm/sluice/internal/version"
 )
 
 // Shared is a Redis server by which processes share limits.
@@ -24,6 +25,7 @@ type Shared struct {
 // OpenShared connects to the Redis server at cfg.URL. from is the flag or field of the URL, for errors. Passwords come from the
 // environment, and are hidden.
 func OpenShared(ctx context.Context, cfg cluster.Config, from string, hide func(secret string)) (*Shared, error) {
+	cfg.Version = version.Read().Version
 	cfg.Password, cfg.SentinelPassword = os.Getenv(cluster.PasswordVariable), os.Getenv(cluster.SentinelPasswordVariable)
 	for _, secret := range []string{cfg.Password, cfg.SentinelPassword, cluster.Password(cfg.URL)} {
 		hide(secret)

@@ -1,8 +1,10 @@
 package account
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/sluice-llm/sluice/internal/config"
@@ -23,24 +25,59 @@ func label(up config.Upstream) string {
 // Upstreams returns the open upstreams; nil if there are none.
 func (a *Accounts) Upstreams() *provider.Upstreams { return a.upstreams }
 
-// SetUpstreams replaces the upstreams of the settings, and the flags that name a provider. Call it before OpenUpstreams.
-func (a *Accounts) SetUpstreams(all []config.Upstream) {
-	file := &a.Settings.File
-	*file = config.File{Name: file.Name, Limits: file.Limits, Upstreams: all} // without lines: the upstreams are in none
-	a.replaced = true
+// Listed reports whether the settings have upstreams, and no flag names the provider in their place.
+func (a *Accounts) Listed() bool {
+	return len(a.Settings.File.Upstreams) > 0 && a.Config.Provider == "" && a.Config.BaseURL == "" && !a.implied
 }
 
-// OpenUpstreams opens the upstreams of the settings, unless there are none or a flag names the provider.
-func (a *Accounts) OpenUpstreams() (err error) {
+// imply replaces the upstreams of the settings by the provider of the Config, or else by each provider with a key in the environment.
+func (a *Accounts) imply() error {
+	var all []config.Upstream
+	isSet := func(name string) bool { return os.Getenv(name) != "" }
+	if c := &a.Config; c.Provider != "" || c.BaseURL != "" {
+		name := cmp.Or(c.Provider, "openai-compatible")
+		all = []config.Upstream{{Name: name, Provider: name, BaseURL: c.BaseURL}}
+		if c.Keys.Env != "" {
+			all[0].KeyEnv = config.Names{c.Keys.Env}
+		}
+		if c.Model != "" {
+			all[0].Models = config.Models{c.Model: c.Model}
+		}
+	} else {
+		for _, p := range a.Settings.Registry.All() {
+			if p.BaseURL != "" && p.Name != "sim" && slices.ContainsFunc(p.KeyEnv, isSet) {
+				all = append(all, config.Upstream{Name: p.Name, Provider: p.Name})
+			}
+		}
+	}
+	if len(all) == 0 {
+		return fault.New(fault.Key, errors.New("no upstream is configured"),
+			"export a provider's key, such as OPENAI_API_KEY=..., set --config to a file with upstreams, or try --provider sim, which needs no key")
+	}
 	file := &a.Settings.File
-	switch {
+	*file = config.File{Name: file.Name, Limits: file.Limits, Upstreams: all} // without lines: the upstreams are in none
+	a.implied = true
+	return nil
+}
+
+// OpenUpstreams opens the upstreams of the settings. If there are none or a flag names the provider, a gateway gets upstreams from flags
+// and the environment, and other programs get none.
+func (a *Accounts) OpenUpstreams() (err error) {
+	c, file := &a.Config, &a.Settings.File
+	switch serves := c.Purpose == Serve || c.Purpose == Check; {
+	case serves && !a.Listed():
+		if err := a.imply(); err != nil {
+			return err
+		}
+	case serves && c.Model != "":
+		return fault.New(fault.Conflict, errors.New("--model does not apply to upstreams"),
+			"list the models of each upstream in its field models, or set --provider")
 	case len(file.Upstreams) == 0:
 		return nil
-	case a.replaced:
-	case a.Config.Provider != "" || a.Config.BaseURL != "":
+	case !a.Listed():
 		a.Settings.Note(fmt.Sprintf("the upstreams of %s are ignored: a flag names the provider", file.Name))
 		return nil
-	case a.Config.Keys.Env != "":
+	case c.Keys.Env != "":
 		return fault.New(fault.Conflict, errors.New("--key-env does not apply to upstreams"),
 			"set key_env of each upstream, or set --provider")
 	}

@@ -2,13 +2,13 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
-	"github.com/sluice-llm/sluice/internal/version"
 )
 
 // accountFlags fill an account.Config.
@@ -42,30 +42,27 @@ func configFlag(f *account.Sources) flag {
 	return flag{name: "config", field: &f.Files, metavar: "FILE", help: "Read settings; repeatable (default: $" + account.ConfigVariable + ")"}
 }
 
-// open opens the accounts. Warnings go to s, and secrets are hidden from it.
-func (f *accountFlags) open(s *term.Streams) (a *account.Accounts, err error) {
-	cfg := f.Config
-	if cfg.Limits, err = f.limits.Limits(); err != nil {
-		return nil, err
-	}
+// config returns the Config. Warnings go to s, and secrets are hidden from it.
+func (f *accountFlags) config(s *term.Streams) (cfg account.Config, err error) {
+	cfg = f.Config
 	cfg.Hide = s.Hide
 	cfg.Warn = func(text string) { s.Errorf("sluice: warning: %s\n", term.Escape(text)) }
-	if a, err = account.Open(cfg); err != nil {
+	cfg.Limits, err = f.limits.Limits()
+	return cfg, err
+}
+
+// open opens the accounts.
+func (f *accountFlags) open(s *term.Streams) (*account.Accounts, error) {
+	cfg, err := f.config(s)
+	if err != nil {
 		return nil, err
 	}
-	return a, nil
+	return account.Open(cfg)
 }
 
 // explainSettings prints the warnings about settings and, with --verbose, where the settings come from.
 func explainSettings(s *term.Streams, from *account.Settings, verbose bool) {
-	for _, remark := range from.Remarks() {
-		switch {
-		case remark.Warning:
-			s.Errorf("sluice: warning: %s\n", remark.Text)
-		case verbose:
-			s.Errorf("sluice: %s\n", remark.Text)
-		}
-	}
+	from.Explain(s.Logger(verbose))
 }
 
 // rereading lets read apply the limits of changed settings while a command works, and prints what changed.
@@ -75,14 +72,19 @@ func rereading(s *term.Streams, settings *account.Settings, read func() (lines [
 	}
 	return signals.Reread{Files: settings.Files, Read: func() signals.Files {
 		lines, err := read()
-		if err != nil {
-			s.Errorf("sluice: warning: limits are unchanged: %s\n", err)
-		}
-		for _, line := range lines {
-			s.Errorf("sluice: %s\n", line)
-		}
+		printReread(s, "limits", lines, err)
 		return nil
 	}}
+}
+
+// printReread prints what changed when settings were read again, or why nothing changed.
+func printReread(s *term.Streams, what string, lines []string, err error) {
+	if err != nil {
+		warnWithHint(s, fmt.Errorf("%s are unchanged: %w", what, err))
+	}
+	for _, line := range lines {
+		s.Errorf("sluice: %s\n", line)
+	}
 }
 
 // sharedFlags say with whom limits are shared.
@@ -101,12 +103,7 @@ func (f *sharedFlags) open(ctx context.Context, s *term.Streams, role string, ve
 	if f.url == "" {
 		return nil, nil
 	}
-	return openShared(ctx, s, cluster.Config{URL: f.url, Role: role, Logger: s.Logger(verbose)}, "--redis")
-}
-
-func openShared(ctx context.Context, s *term.Streams, cfg cluster.Config, from string) (*account.Shared, error) {
-	cfg.Version = version.Read().Version
-	return account.OpenShared(ctx, cfg, from, s.Hide)
+	return account.OpenShared(ctx, cluster.Config{URL: f.url, Role: role, Logger: s.Logger(verbose)}, "--redis", s.Hide)
 }
 
 // shownArgs returns arguments without the password in the URL of Redis.

@@ -1,26 +1,21 @@
 package cli
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/account"
-	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
-	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
 )
 
-// dry says what the run would do. Nothing is sent, and no file is written.
+// dry prints what the run would do. Nothing is sent, and no file is written.
 func (o *runOptions) dry(s *term.Streams, cfg batch.Config) error {
 	o.account.Purpose, o.account.Rate = account.Estimate, o.budget.price.rate
 	accounts, err := o.account.open(s)
@@ -31,123 +26,45 @@ func (o *runOptions) dry(s *term.Streams, cfg batch.Config) error {
 	if err := accounts.OpenUpstreams(); err != nil {
 		return err
 	}
-	accounts.Fill(&cfg)
 	cfg.Stdin = s.In
-	if err := checkBatches(accounts, o); err != nil {
-		return err
-	}
-	survey := forecast.NewSurvey(accounts)
-	via := forecast.NewVia(o.goesLive(), cfg.Registry)
-	preview, err := batch.ReadPreview(cfg, func(r batch.Request) error {
-		survey.Add(r)
-		via.Add(r)
-		return nil
-	})
+	d, err := forecast.MakeDryRun(accounts, cfg)
 	if err != nil {
 		return explain(err, o, accounts)
-	}
-	if !o.watch.json {
-		noteFields(s, preview.Fields)
-	}
-	d := &dryRun{
-		DryRun: true, Input: o.cfg.Input, Output: o.cfg.Output, Preview: preview,
-		Models: []*forecast.Lane{}, Assumed: []plan.Assumption{}, Unknown: []string{},
-	}
-	if err := survey.Sum((*forecast.DryRun)(d)); err != nil {
-		return err
-	}
-	for _, l := range d.Models {
-		d.doubt(l, accounts)
-	}
-	if o.usesBatches() {
-		if err := d.addVia(via, o, accounts, cfg.Budget.Deadline); err != nil {
-			return err
-		}
-	}
-	if o.cfg.Cache != "" {
-		d.unknown("cache: ignored in this estimate; cached results cost nothing")
 	}
 	if o.watch.json {
 		return s.JSON(d)
 	}
-	if err := d.print(s); err != nil {
+	noteFields(s, d.Fields)
+	if err := (*dryRun)(d).print(s); err != nil {
 		return err
 	}
 	explainSettings(s, accounts.Settings, o.watch.verbose)
 	return nil
 }
 
-// dryRun is what a run would do.
+// dryRun is a dry run as it is printed.
 type dryRun forecast.DryRun
 
-// doubt adds what is unknown of a lane.
-func (d *dryRun) doubt(l *forecast.Lane, a *account.Accounts) {
-	for _, p := range l.Places {
-		if l.TimeS != nil || len(l.Places) > 1 && p.Lane.Limits != (sluice.Limits{}) {
-			continue // known, or the limits of another account are unknown
-		}
-		why := noLimits(a.Settings.Registry, p.Provider, l.Model)
-		text := why.Error()
-		if a.Upstreams() != nil {
-			text = "upstream " + p.Name + ": " + text
-		}
-		d.unknown("time: " + text)
-		if e, ok := errors.AsType[*fault.Error](why); ok {
-			d.Hint = cmp.Or(d.Hint, e.Hint)
-		}
-	}
-	if of := a.Settings.Foreign(l.Model); of != "" {
-		d.unknown(fmt.Sprintf("limits: %s starts with the limits of %s in %s", l.Model, of, a.Settings.File.Name))
-	}
-	if l.Cost == nil {
-		d.unknown(fmt.Sprintf("cost: the price of %s at %s is unknown", l.Model, l.Provider))
-	}
-	if l.Unbounded > 0 {
-		d.unknown(fmt.Sprintf("output: %s to %s without an output limit such as max_tokens", prose.Count(l.Unbounded, "request"), l.Model))
-	}
-}
-
-func (d *dryRun) unknown(text string) {
-	if !slices.Contains(d.Unknown, text) {
-		d.Unknown = append(d.Unknown, text)
-	}
-}
-
-// addVia adds what would go through Batch APIs, and what is sent live by its deadline.
-func (d *dryRun) addVia(via *forecast.Via, o *runOptions, to *account.Accounts, deadline time.Time) error {
-	known := to.Settings.Registry
-	via.Sum(d.Models)
-	for _, b := range via.Accounts {
-		if account, _ := known.Lookup(b.Provider); account.Batches.API == "" {
-			return noBatchAPI(known, b.Provider)
-		}
-	}
-	d.Via, via.Pending = via, forecast.Pending{Batches: d.PendingParts, Requests: d.PendingLines}
-	if len(via.Accounts) == 0 {
-		return nil
-	}
-	d.unknown("finish time of batches: providers promise only the latest time")
-	if o.goesLive() {
-		for _, l := range d.Models {
-			if l.TimeS == nil {
-				why := fmt.Sprintf("--deadline needs the rate limit of %s at %s, but the limit is unknown: set --rpm", l.Model, l.Provider)
-				d.Assumed = append(d.Assumed, plan.Assumption{What: limits.Requests.String(), Value: prose.Number(forecast.PresumedRPM), Why: why})
-			}
-		}
-		via.Split((*forecast.DryRun)(d), time.Until(deadline), &forecast.Live{Place: to.Place, MaxTokens: o.cfg.MaxTokens})
-	}
-	return nil
-}
-
-// print writes it for people.
+// print prints the dry run.
 func (d *dryRun) print(s *term.Streams) error {
 	s.Errorf("dry run: nothing is sent, and no file is written\n")
 	s.Row("items", "%s", d.items())
 	if len(d.Models) > 0 {
-		s.Row("tokens", "about %s in, %s", prose.Group(d.InputTokens), outWords(d.MaxOutputTokens))
+		out := "out without a bound"
+		if most := d.MaxOutputTokens; most != nil {
+			out = fmt.Sprintf("at most %s out", prose.Group(*most))
+		}
+		s.Row("tokens", "about %s in, %s", prose.Group(d.InputTokens), out)
 		s.Row("cost", "%s", costWords(d.Cost))
-		s.Row("time", "%s", timeWords(d.TimeS, d.BoundBy))
-		printVia(s, d.Via)
+		took := "unknown"
+		if d.TimeS != nil {
+			took = "about " + shortTime(d.TimeS)
+		}
+		if d.BoundBy != "" {
+			took += ", limited by " + prose.LimitName(d.BoundBy)
+		}
+		s.Row("time", "%s", took)
+		printBatches(s, d.Batches)
 	}
 	if err := d.printModels(s); err != nil {
 		return err
@@ -164,39 +81,31 @@ func (d *dryRun) print(s *term.Streams) error {
 	return nil
 }
 
-// items says how many there are.
+// items counts the items.
 func (d *dryRun) items() string {
 	text := fmt.Sprintf("%s of %s remaining", prose.Group(d.Remaining), prose.Group(d.Total))
-	if d.Done > 0 {
-		text += fmt.Sprintf(", %s done", prose.Group(d.Done))
-	}
-	if d.Failed > 0 {
-		text += fmt.Sprintf(", %s failed", prose.Group(d.Failed))
-	}
-	if d.Equal > 0 {
-		text += fmt.Sprintf(", %s with the result of an equal request", prose.Group(d.Equal))
-	}
-	return text
+	text += prose.If(d.Done, fmt.Sprintf(", %s done", prose.Group(d.Done)))
+	text += prose.If(d.Failed, fmt.Sprintf(", %s failed", prose.Group(d.Failed)))
+	return text + prose.If(d.Equal, fmt.Sprintf(", %s with the result of an equal request", prose.Group(d.Equal)))
 }
 
-// printModels writes a line for each model.
+// printModels prints a line for each model.
 func (d *dryRun) printModels(s *term.Streams) error {
-	w := tabwriter.NewWriter(s.Err, 0, 0, 2, ' ', 0)
 	if len(d.Models) > 1 {
+		w := tabwriter.NewWriter(s.Err, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "  model\titems\ttokens in\tmost out\tcost\ttime\tlimited by")
-	}
-	for _, l := range d.Models {
-		if len(d.Models) > 1 {
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", term.Escape(l.Model), prose.Group(l.Items), prose.Group(l.InputTokens), orUnknown(l.MaxOutputTokens),
-				shortCost(l.Cost), shortTime(l.TimeS), l.BoundBy)
+		for _, l := range d.Models {
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", term.Escape(l.Model), prose.Group(l.Items), prose.Group(l.InputTokens),
+				known(l.MaxOutputTokens, "?"), shortCost(l.Cost), shortTime(l.TimeS), l.BoundBy)
 		}
-	}
-	if err := w.Flush(); err != nil {
-		return err
+		if err := w.Flush(); err != nil {
+			return err
+		}
 	}
 	for _, l := range d.Models {
 		if l.TooLarge > 0 {
-			s.Row("too large", "%s to %s with more tokens than a limit allows: the provider will reject them", prose.Count(l.TooLarge, "request"), l.Model)
+			s.Row("too large", "%s to %s with more tokens than a limit allows: the provider will reject them",
+				prose.Count(l.TooLarge, "request"), l.Model)
 		}
 		for _, p := range l.Places {
 			if limits := limitParts(plan.LimitMap(p.Lane.Limits)); len(limits) > 0 {
@@ -207,21 +116,7 @@ func (d *dryRun) printModels(s *term.Streams) error {
 	return nil
 }
 
-func outWords(most *int64) string {
-	if most == nil {
-		return "out without a bound"
-	}
-	return fmt.Sprintf("at most %s out", prose.Group(*most))
-}
-
-func orUnknown(n *int64) string {
-	if n == nil {
-		return "?"
-	}
-	return prose.Group(*n)
-}
-
-// costWords say what requests cost.
+// costWords writes the cost of requests.
 func costWords(c *forecast.Cost) string {
 	switch {
 	case c == nil:
@@ -231,7 +126,8 @@ func costWords(c *forecast.Cost) string {
 	case *c.Most == c.Least:
 		return prose.Dollars(c.Least)
 	}
-	return fmt.Sprintf("%s for the input alone, at most %s with responses of maximum length", prose.Dollars(c.Least), prose.Dollars(*c.Most))
+	return fmt.Sprintf("%s for the input alone, at most %s with responses of maximum length",
+		prose.Dollars(c.Least), prose.Dollars(*c.Most))
 }
 
 func shortCost(c *forecast.Cost) string {
@@ -244,17 +140,6 @@ func shortCost(c *forecast.Cost) string {
 	return prose.Dollars(c.Least) + " to " + prose.Dollars(*c.Most)
 }
 
-func timeWords(seconds *float64, boundBy string) string {
-	if seconds == nil {
-		return "unknown"
-	}
-	text := "about " + shortTime(seconds)
-	if boundBy != "" {
-		text += ", limited by " + prose.LimitName(boundBy)
-	}
-	return text
-}
-
 func shortTime(seconds *float64) string {
 	switch {
 	case seconds == nil:
@@ -263,4 +148,66 @@ func shortTime(seconds *float64) string {
 		return "more than a century"
 	}
 	return prose.Span(time.Duration(*seconds * float64(time.Second)))
+}
+
+// splitWords says how --batch divides the time until the deadline.
+func splitWords(a *forecast.Split) string {
+	took := shortTime(new(a.TimeS.Seconds()))
+	if a.WaitS == nil {
+		return fmt.Sprintf("all items are sent live immediately and take about %s, because no batch can finish before the deadline", took)
+	}
+	return fmt.Sprintf("all items go into batches; after %s, items without a result are sent live: sending all items live would take about %s",
+		prose.Span(a.WaitS.Duration), took)
+}
+
+// printBatches prints the batches, below the rows of live requests.
+func printBatches(s *term.Streams, v *forecast.Batches) {
+	if v == nil || len(v.Accounts) == 0 {
+		return
+	}
+	s.Row("by batch", "%s", batchCost(v))
+	for _, b := range v.Accounts {
+		text := fmt.Sprintf("%s at %s: %s, about %s", prose.Count(b.Batches, "batch"), b.Provider, prose.Count(b.Requests, "request"), megabytes(b.Bytes))
+		if b.Window.Duration > 0 {
+			text += ", within " + hours(b.Window.Duration)
+		}
+		if b.BoundBy != "" {
+			text += fmt.Sprintf("; %s turns for %s", prose.Group(b.Turns), strings.ReplaceAll(b.BoundBy, "_", " "))
+		}
+		s.Row("batches", "%s", text)
+	}
+	if v.Pending.Batches > 0 {
+		s.Row("pending", "%s in %s of earlier runs, which are resumed and not submitted again: the numbers above include them",
+			prose.Count(v.Requests, "request"), prose.Count(v.Batches, "batch"))
+	}
+	if v.Split != nil {
+		s.Row("deadline", "%s", splitWords(v.Split))
+	}
+}
+
+// batchCost writes the cost by Batch APIs, or the share of an unknown price.
+func batchCost(v *forecast.Batches) string {
+	price := v.Accounts[0].Price
+	alike := !slices.ContainsFunc(v.Accounts, func(b *forecast.AccountBatches) bool { return b.Price != price })
+	if v.Cost == nil && alike && price > 0 {
+		return fmt.Sprintf("unknown, but %s of the live price", prose.Percent(price))
+	}
+	return costWords(v.Cost)
+}
+
+// hours writes the maximum duration of a batch as providers state it.
+func hours(d time.Duration) string {
+	if d%time.Hour != 0 {
+		return prose.Span(d)
+	}
+	return prose.Number(d.Hours()) + " h"
+}
+
+// megabytes writes a size as providers state it.
+func megabytes(n int64) string {
+	const mega = 1e6
+	if n < mega/10 {
+		return fmt.Sprintf("%s kB", prose.Number(float64((n+999)/1000)))
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/mega)
 }

@@ -244,7 +244,7 @@ func runExec(ctx context.Context, s *term.Streams, o *execOptions) (err error) {
 		return o.explain(err)
 	}
 	defer func() { err = cmp.Or(err, r.exec.Close()) }()
-	r.watch.follow(r.exec.Progress)
+	r.watch.FollowItems(r.exec.Progress)
 	if r.exec.Alike() && r.exec.Total() != 1 && !strings.Contains(strings.Join(o.cfg.Command.Args, " "), "SLUICE_ITEM") {
 		s.Errorf("sluice: the command contains no {}: it gets its item only in the environment variable SLUICE_ITEM\n")
 	}
@@ -265,7 +265,7 @@ func (r *execRun) openCommands(cfg *proc.Config) (err error) {
 		return err
 	}
 	r.opened = append(r.opened, r.commands.Scheduler.Close)
-	r.watch.at(r.commands.Scheduler)
+	r.watch.FollowScheduler(r.commands.Scheduler)
 	cfg.Limits.Scheduler, cfg.Limits.Lane = r.commands.Scheduler, r.commands.Lane
 	if r.commands.Concurrency() == 0 { // else the Scheduler limits commands, and an item in its backoff uses no place
 		cfg.Workers = jobsPerCPU * runtime.NumCPU()

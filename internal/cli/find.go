@@ -258,7 +258,7 @@ func (f *search) prices(p provider.Provider) error {
 		return nil
 	}
 	if c.PriceIn == nil || c.PriceOut == nil {
-		return missingPrice()
+		return account.MissingPrice()
 	}
 	c.MaxCost = &f.o.maxCost
 	return nil

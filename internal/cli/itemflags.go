@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -139,12 +138,6 @@ func (p *price) flag() flag {
 
 // maxCost is the largest amount in US dollars, so that sums can be compared.
 const maxCost = 1e9
-
-// missingPrice is the error about --max-cost without prices.
-func missingPrice() error {
-	return fault.New(fault.Price, errors.New("--max-cost needs the prices of the models, but some prices are unknown"),
-		"set the prices in USD per million tokens, for example --price 0.15/0.60")
-}
 
 // checkFlags are the rules for responses.
 type checkFlags struct {

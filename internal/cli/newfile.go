@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-llm/sluice/internal/atomicfile"
 	"github.com/sluice-llm/sluice/internal/fault"
+	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/term"
 )
 
@@ -94,7 +95,7 @@ func checkSVG(name string) error {
 // keepsApart refuses a new file in the place of one that is read.
 func keepsApart(flag, name string, read ...string) error {
 	for _, other := range read {
-		if sameFile(name, other) {
+		if regular.Same(name, other) {
 			return fault.New(fault.Conflict, fmt.Errorf("--%s would replace the input %s", flag, other), "use another file for --%s", flag)
 		}
 	}
@@ -115,25 +116,12 @@ func checkApart(named, written []namedFile) error {
 			others = named[:i]
 		}
 		for _, b := range others {
-			if sameFile(a.path, b.path) {
+			if regular.Same(a.path, b.path) {
 				return fault.New(fault.Conflict, fmt.Errorf("%s and %s are the same file %s", b.what, a.what, a.path), "use different files")
 			}
 		}
 	}
 	return nil
-}
-
-// sameFile reports whether two paths lead to one file.
-func sameFile(a, b string) bool {
-	if a == "" || b == "" || a == "-" || b == "-" {
-		return false
-	}
-	infoA, errA := os.Stat(a)
-	infoB, errB := os.Stat(b)
-	if errA != nil || errB != nil {
-		return filepath.Clean(a) == filepath.Clean(b)
-	}
-	return os.SameFile(infoA, infoB)
 }
 
 // draw writes a chart and says where it is.

@@ -21,22 +21,7 @@ import (
 // figures is a plan as it is printed.
 type figures forecast.Plan
 
-// planned is a plan and the account that it is for.
-type planned struct {
-	subject subject
-	*figures
-}
-
-func newPlanned(j subject, p plan.Plan, others int) planned {
-	p.OtherModels = others
-	f := &figures{Provider: j.account.Name, Tier: j.tier.Tier, Model: j.model, Limits: j.limits, Plan: p}
-	if t := j.tier; t.Tier != "" {
-		f.Source = &forecast.Source{URL: t.Source, Date: t.Date, Note: t.Note, Doubtful: t.Doubtful}
-	}
-	return planned{j, f}
-}
-
-// name is what the figures are of.
+// name names the account of the figures.
 func (f *figures) name() string {
 	words := strings.Join([]string{term.Escape(f.Provider), term.Escape(f.Tier), term.Escape(f.Model)}, " ")
 	return cmp.Or(strings.Join(strings.Fields(words), " "), "the provider")
@@ -54,7 +39,12 @@ func (f *figures) print(s *term.Streams) error {
 	}
 	fmt.Fprintf(w, "\nlimits of %s\n", f.name())
 	f.printLimits(w)
-	f.printAssumed(w)
+	for i, a := range f.Assumed {
+		if i == 0 {
+			fmt.Fprintf(w, "\nassumed\n")
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", a.What, a.Value, term.Escape(a.Why))
+	}
 	w.Flush() // into memory
 	if _, err := io.WriteString(s.Out, s.Out.Fit(table.String())); err != nil {
 		return err
@@ -63,7 +53,7 @@ func (f *figures) print(s *term.Streams) error {
 	return nil
 }
 
-// figureRow is one figure: a value, and what there is to say of it. Without a value it is left out.
+// figureRow is one figure with an explanation. A row without a value is omitted.
 type figureRow struct{ label, value, text string }
 
 func printRows(w io.Writer, rows []figureRow) {
@@ -106,10 +96,10 @@ func (f *figures) rows() []figureRow {
 		{"cost by batch", byBatch, byBatchText},
 		{"tokens/request", prose.Number(f.ChargedTokens), fmt.Sprintf("charged as %s; reserved at first: %s; used: %s in, %s out", f.Charge,
 			prose.Number(f.ReservedTokens), prose.Number(f.InputTokens), prose.Number(f.OutputTokens))},
-		{"within the deadline", optional(f.WithinDeadline), "requests"},
-		{"within the budget", optional(f.WithinBudget), "requests"},
-		{"above a limit", unlessZero(f.TooLarge), "requests use more tokens than a limit allows, and the provider rejects them"},
-		{"other models", unlessZero(f.OtherModels), "requests of the workload are omitted, because other limits apply to them"},
+		{"within the deadline", known(f.WithinDeadline, ""), "requests"},
+		{"within the budget", known(f.WithinBudget, ""), "requests"},
+		{"above a limit", prose.If(f.TooLarge, prose.Group(f.TooLarge)), "requests use more tokens than a limit allows, and the provider rejects them"},
+		{"other models", prose.If(f.OtherModels, prose.Group(f.OtherModels)), "requests of the workload are omitted, because other limits apply to them"},
 	}
 }
 
@@ -196,10 +186,12 @@ func (f *figures) cost() (value, text string) {
 	return "unknown", "the prices are unknown: add --price IN/OUT"
 }
 
-// printLimits lists the limits and where each is from.
+// printLimits lists the limits with their sources.
 func (f *figures) printLimits(w io.Writer) {
 	for d := range new(sluice.Limits).All() {
-		f.printLimit(w, d.String(), *f.Limits.At(d))
+		if l := *f.Limits.At(d); l != nil {
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", d, prose.Number(l.Value), f.sourceWords(l))
+		}
 		if window := f.Limits.WindowOf(d); window != nil && *window != nil {
 			fmt.Fprintf(w, "  %s\t%s\t%s\n", d.WindowName(), *window, limits.SourceConfigured)
 		}
@@ -209,56 +201,32 @@ func (f *figures) printLimits(w io.Writer) {
 	}
 }
 
-func (f *figures) printLimit(w io.Writer, name string, l *config.Limit) {
-	if l == nil {
-		return
-	}
-	cells := []string{"  " + name, prose.Number(l.Value)}
+// sourceWords writes the source of a limit in cells.
+func (f *figures) sourceWords(l *config.Limit) string {
 	from := []string{string(l.Source)}
-	if l.Source == limits.SourceRegistry && f.Source != nil {
-		from = []string{publishedWord(f.Source), f.Source.Date, f.Source.URL, f.Source.Note}
+	if t := f.Source; l.Source == limits.SourceRegistry && t != nil {
+		from = []string{"published", t.Date, t.URL, t.Note}
+		if t.Doubtful {
+			from[0] = "doubtful"
+		}
 	} else if !l.At.IsZero() {
 		from = append(from, l.At.Format(time.DateOnly))
 	}
-	for _, text := range slices.DeleteFunc(from, func(text string) bool { return text == "" }) {
-		cells = append(cells, term.Escape(text))
+	for i := range from {
+		from[i] = term.Escape(from[i])
 	}
-	fmt.Fprintln(w, strings.Join(cells, "\t"))
+	return strings.Join(slices.DeleteFunc(from, func(text string) bool { return text == "" }), "\t")
 }
 
-// publishedWord says how far published limits are to be trusted.
-func publishedWord(s *forecast.Source) string {
-	if s.Doubtful {
-		return "doubtful"
-	}
-	return "published"
-}
-
-func (f *figures) printAssumed(w io.Writer) {
-	if len(f.Assumed) == 0 {
-		return
-	}
-	fmt.Fprintf(w, "\nassumed\n")
-	for _, a := range f.Assumed {
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", a.What, a.Value, term.Escape(a.Why))
-	}
-}
-
-func unlessZero(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return prose.Group(n)
-}
-
-func optional(n *int) string {
+// known writes a number, or the text for an unknown number.
+func known[N int | int64](n *N, unknown string) string {
 	if n == nil {
-		return ""
+		return unknown
 	}
 	return prose.Group(*n)
 }
 
-// batchWords say what calls cost by the Batch API.
+// batchWords writes the cost of the requests by the Batch API.
 func batchWords(b *plan.BatchAPI) (value, text string) {
 	if b == nil {
 		return "", ""

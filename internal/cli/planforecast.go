@@ -3,8 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/sluice-llm/sluice/internal/prose"
@@ -12,17 +10,17 @@ import (
 	"github.com/sluice-llm/sluice/plan"
 )
 
-// dimensionWords say how often each limit was met, the most often met first.
+// dimensionWords writes how often each limit was met, the most frequent first.
 func dimensionWords(counts plan.Counts) string {
 	by := counts.ByName()
-	names := slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(cmp.Compare(by[b], by[a]), cmp.Compare(a, b)) })
+	names := prose.LargestFirst(by)
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%s by %s", prose.Group(by[name]), name)
 	}
 	return cmp.Or(strings.Join(names, ", "), "never")
 }
 
-// clientWords are the limits that the client knows.
+// clientWords writes the limits that the client knows.
 func clientWords(c plan.Client) string {
 	var said []string
 	if parts := limitParts(c.Configured); len(parts) > 0 {
@@ -49,12 +47,12 @@ func (f *figures) foreseen() []figureRow {
 		{"stopped", c.Stopped, "before the end"},
 		{"requests/min", prose.Number(c.Throughput), fmt.Sprintf("computed: %s in the long run", prose.Number(f.Throughput))},
 		{"throttled", dimensionWords(c.Refused), "of " + prose.Count(c.Tries, "attempt")},
-		{"failed", unlessZero(c.Failed), "requests that exceed a limit, or failed after their last attempt"},
+		{"failed", prose.If(c.Failed, prose.Group(c.Failed)), "requests that exceed a limit, or failed after their last attempt"},
 		{"quota used", quota, quotas},
 		{"in flight", prose.Group(c.Peak), f.inFlight()},
 		{"waits", prose.Span(c.Wait.Mean.Duration), fmt.Sprintf("on average, in a queue of at most 16 requests; 95 %% below %s", prose.Span(c.Wait.P95.Duration))},
 		{"cost", cost, fmt.Sprintf("for %s", prose.Count(c.Completed, "response"))},
-		{"within the deadline", optional(c.WithinDeadline), "requests"},
+		{"within the deadline", known(c.WithinDeadline, ""), "requests"},
 	}
 }
 
@@ -63,7 +61,7 @@ func (f *figures) inFlight() string {
 	peak, text := f.Forecast.Peak, "at most"
 	start, ceiling := f.Forecast.Client.BeginsWith["concurrency"], f.Forecast.Client.Configured["concurrency"]
 	switch {
-	case peak == mostWorkers:
+	case peak == work.UsualWorkers:
 		text = "the maximum that a run allows"
 	case start > 0 && ceiling == 0 && float64(peak) > start:
 		text = fmt.Sprintf("at most: the run starts with concurrency %s and tries more; --concurrency %[1]s limits the run", prose.Number(start))
@@ -75,17 +73,15 @@ func (f *figures) inFlight() string {
 	return text
 }
 
-// mostWorkers is how many calls of a model a run has open at most.
-const mostWorkers = work.UsualWorkers
-
-// quotaWords say how much was used of the limits, the most used first.
+// quotaWords writes the used share of the limits, the largest first.
 func quotaWords(quotas []plan.QuotaUse) (value, text string) {
-	var words []string
-	for _, q := range quotas {
-		words = append(words, fmt.Sprintf("%s of %s %s", prose.Percent(q.Share), q.Dimension, prose.Group(q.Limit)))
+	for i, q := range quotas {
+		words := fmt.Sprintf("%s of %s %s", prose.Percent(q.Share), q.Dimension, prose.Group(q.Limit))
+		if i == 0 {
+			value, text = words, "of the amount that the limit allows in this time"
+		} else {
+			text += "; " + words
+		}
 	}
-	if len(words) == 0 {
-		return "", ""
-	}
-	return words[0], strings.Join(append([]string{"of the amount that the limit allows in this time"}, words[1:]...), "; ")
+	return value, text
 }

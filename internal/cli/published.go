@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,43 +10,11 @@ import (
 	"text/tabwriter"
 
 	"github.com/sluice-llm/sluice/internal/account"
-	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
-	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
-
-// readPublished reads the limits that the provider publishes for the model; nil if there are none. A tier that is named precedes them.
-func (o *planOptions) readPublished(ctx context.Context, s *term.Streams, p provider.Provider, model string) *config.Limits {
-	if _, err := provider.LimitsAPIOf(p, ""); err != nil || o.settings.Tier != "" {
-		return nil
-	}
-	own, err := account.NewLimitsReader(p, "", account.KeySource{}, s.Hide)
-	if errors.Is(err, account.ErrNoAdminKey) {
-		return nil
-	}
-	var found *provider.AccountLimits
-	if err == nil {
-		found, err = own.Read(ctx)
-	}
-	if err != nil {
-		s.Errorf("sluice: warning: %s\n", account.Unpublished(p, err))
-		return nil
-	}
-	stated, ok := found.ByModel()[model]
-	if !ok {
-		return nil
-	}
-	l := &config.Limits{Provider: p.Name, Model: model}
-	for d, limit := range stated.All() {
-		if *limit > 0 {
-			*l.At(d) = &config.Limit{Value: float64(*limit), Source: limits.SourcePublished, Confidence: trustConfigured, At: found.At}
-		}
-	}
-	return l
-}
 
 // fromProvider prints the limits that the provider publishes, of one model or all.
 func (o *findOptions) fromProvider(ctx context.Context, s *term.Streams) (err error) {

@@ -147,7 +147,7 @@ func (o *reportOptions) advice(results int) telemetry.Advice {
 func (o *reportOptions) readResults(a *telemetry.Aggregate) error {
 	f, err := os.Open(o.output)
 	if err != nil {
-		return fault.New(fault.File, err, noResults, "report")
+		return fault.New(fault.File, err, "name the file that sluice run -o OUT.jsonl wrote: sluice report OUT.jsonl")
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.IsDir() {

@@ -67,13 +67,7 @@ interrupt aborts open requests.`,
   sluice run questions.csv -o out.jsonl --model gpt-4o-mini --template prompt.tmpl --max-items 20
   sluice run prompts.jsonl -o out.jsonl --batch
   generate | sluice run - -o out.jsonl`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fault.New(fault.Usage, fmt.Errorf("expected one input, not %d", len(args)),
-					"name a file of JSON lines, or - for standard input: sluice run IN.jsonl -o OUT.jsonl")
-			}
-			return nil
-		},
+		Args: one("input", "name a file of JSON lines, or - for standard input: sluice run IN.jsonl -o OUT.jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.cfg.Input, o.args = args[0], s.Args
 			return runBatch(cmd.Context(), s, &o)
@@ -288,7 +282,7 @@ func runBatch(ctx context.Context, s *term.Streams, o *runOptions) (err error) {
 		return explain(err, o, r.accounts)
 	}
 	defer func() { err = cmp.Or(err, r.batch.Close()) }()
-	r.watch.follow(r.batch.Progress)
+	r.watch.FollowItems(r.batch.Progress)
 	if r.collector != nil { // after the output is locked: if another run has the same output, that error says more
 		if err := r.collector.Start(ctx, r.shared.Cluster); err != nil {
 			return explain(err, o, r.accounts)
@@ -305,16 +299,15 @@ func runBatch(ctx context.Context, s *term.Streams, o *runOptions) (err error) {
 // complete sets the fields of the batch that need the session.
 func (r *batchRun) complete(cfg *batch.Config) (err error) {
 	o := r.o
-	if err := checkBatches(r.accounts, o); err != nil {
-		return err
-	}
 	r.accounts.Fill(cfg)
 	r.pauses.IgnoreEarlier = o.ignore
 	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.In, r.s.Logger(o.watch.verbose), r.pauses
 	cfg.Observer, cfg.OnResult = &r.observers, r.results.Observe
 	if cfg.Batches != nil {
-		live := &forecast.Live{Models: func() map[string]int { return r.batch.Models() }, Place: r.accounts.Place, MaxTokens: o.cfg.MaxTokens}
-		cfg.Batches.LiveTime = live.Time
+		if err := forecast.CheckBatches(r.accounts, o.goesLive()); err != nil {
+			return err
+		}
+		cfg.Batches.LiveTime = forecast.LiveTime(r.accounts, o.cfg.MaxTokens, func() map[string]int { return r.batch.Models() })
 	}
 	if !o.workers {
 		return nil

@@ -23,7 +23,7 @@ The key is printed once, on standard output. Standard error contains a settings 
 SHA-256 of the key. Add this line below serve.tenants, with the limits of the tenant. Clients send the key in place of
 the provider's key.`,
 		Example:           "  sluice serve key alice\n  sluice serve key ci > ci.key",
-		Args:              oneName,
+		Args:              one("name of a tenant", "name the tenant, for example `sluice serve key alice`"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(_ *cobra.Command, args []string) error {
 			key, sum := gateway.NewKey()
@@ -43,12 +43,4 @@ the provider's key.`,
 			return nil
 		},
 	}
-}
-
-// oneName refuses anything but the name of one tenant.
-func oneName(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fault.New(fault.Usage, fmt.Errorf("expected one name of a tenant, not %d", len(args)), "name the tenant, for example `%s alice`", cmd.CommandPath())
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/signals"
+	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
@@ -23,7 +24,7 @@ type session struct {
 	pauses    *work.Pauses
 	notices   runinfo.Notices
 	results   runinfo.Results
-	watch     *watch
+	watch     *telemetry.Watch
 	shared    *account.Shared   // nil: limits are not shared
 	accounts  *account.Accounts // nil before openAccounts
 	opened    []func() error    // close what is open, in the order in which it was opened
@@ -52,7 +53,7 @@ func (n *session) open(ctx context.Context, role string, redis sharedFlags) (err
 	if n.watch, err = n.flags.open(ctx, n.s); err != nil {
 		return err
 	}
-	n.observers, n.opened = append(n.observers, n.watch.observers()...), append(n.opened, n.watch.close)
+	n.observers, n.opened = append(n.observers, n.watch), append(n.opened, n.watch.Close)
 	if n.shared, err = redis.open(ctx, n.s, role, n.flags.verbose); err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func (n *session) openAccounts(f *accountFlags) (err error) {
 			return err
 		}
 	}
-	n.watch.of(n.accounts)
+	n.watch.Follow(n.accounts)
 	return nil
 }
 

@@ -188,5 +188,15 @@ func atMost(n int, takes string) cobra.PositionalArgs {
 	}
 }
 
+// one accepts exactly one argument. hint says which.
+func one(what, hint string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fault.New(fault.Usage, fmt.Errorf("expected one %s, not %d", what, len(args)), "%s", hint)
+		}
+		return nil
+	}
+}
+
 // none accepts only flags.
 var none = atMost(0, "no arguments")

@@ -122,7 +122,7 @@ func runWorker(ctx context.Context, s *term.Streams, o *workerOptions) (err erro
 	if w.worker, err = batch.NewWorker(cfg, w.source); err != nil {
 		return err
 	}
-	w.watch.follow(w.worker.Progress)
+	w.watch.FollowItems(w.worker.Progress)
 	return w.run(ctx, abandon)
 }
 

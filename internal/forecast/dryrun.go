@@ -2,7 +2,7 @@ package forecast
 
 import (
 	"cmp"
-	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -10,10 +10,10 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/internal/pricing"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
-	"github.com/sluice-llm/sluice/provider"
 )
 
 // DryRun is the document of sluice run --dry-run.
@@ -25,27 +25,27 @@ type DryRun struct {
 	Tokens
 	Cost *Cost `json:"cost_usd"` // Cost, if known. Nil: a price is unknown.
 	Time
-	Via     *Via              `json:"batch,omitempty"` // Batches of `--batch`.
+	Batches *Batches          `json:"batch,omitempty"` // Batches of `--batch`.
 	Models  []*Lane           `json:"models"`          // Figures by model.
 	Assumed []plan.Assumption `json:"assumed"`         // Assumed values.
 	Unknown []string          `json:"unknown"`         // Descriptions of missing data.
 	Hint    string            `json:"hint,omitempty"`  // Next step.
 }
 
-// Tokens is what requests use.
+// Tokens are the tokens of requests.
 type Tokens struct {
 	InputTokens     int64  `json:"input_tokens"`      // Input tokens.
 	MaxOutputTokens *int64 `json:"max_output_tokens"` // Maximum output tokens. Nil: not all requests bound it.
 }
 
-// Time is how long requests take.
+// Time is the time that requests take.
 type Time struct {
 	TimeS   *float64 `json:"time_s"`             // Duration, if known. Nil: the limits are unknown.
 	PerMin  float64  `json:"per_min,omitempty"`  // Requests per minute.
 	BoundBy string   `json:"bound_by,omitempty"` // Limit that determines the duration.
 }
 
-// Cost is what requests cost in US dollars: their input alone, and with output up to its bound.
+// Cost is what requests cost in US dollars.
 type Cost struct {
 	Least float64  `json:"least"` // Cost of input tokens only.
 	Most  *float64 `json:"most"`  // Cost with the maximum output. Nil: not all requests bound their output.
@@ -75,111 +75,83 @@ type Lane struct {
 	Time
 	TooLarge int `json:"above_a_limit,omitempty"` // Requests that are larger than an entire rate limit.
 
-	Places []Place `json:"-"`
-	first  batch.Request
-	calls  []plan.Call // a fair sample
+	Places []Place `json:"-"` // Accounts to which the requests go.
+
+	first batch.Request
+	calls []plan.Call // all, or a fair sample
 }
 
-// Place is one account to which requests of a lane go.
-type Place struct {
-	Name     string // of the upstream, or else of the provider
-	Provider provider.Provider
-	Lane     provider.Tier // its Limits are those with which a client starts
-	All      provider.Tier // the same for all lanes together
-	Prices   []*pricing.Price
-}
-
-// Forever is longer than any time that can be planned.
-const Forever = time.Duration(1<<63 - 1)
-
-// plan plans within the limits of a tier. The plan's Time is 0 if they are unknown, and Forever above a century.
-func (p *Place) plan(t provider.Tier, w plan.Workload) (plan.Plan, error) {
-	planned, err := plan.ForTier(t, p.Provider, w, plan.Options{})
-	switch {
-	case errors.Is(err, plan.ErrNoLimits):
-		return plan.Plan{}, nil
-	case errors.Is(err, plan.ErrTooLong):
-		return plan.Plan{Pace: plan.Pace{Time: plan.Seconds{Duration: Forever}}}, nil
-	}
-	return planned, err
-}
-
-// among plans for several accounts, each of which takes as many requests as it can. The plan's Time is 0 if the limits of
-// one are unknown.
-func among(places []Place, tier func(*Place) provider.Tier, w plan.Workload) (sum plan.Plan, err error) {
-	perSecond := 0.0
-	for i := range places {
-		p, err := places[i].plan(tier(&places[i]), w)
-		if err != nil || p.Time.Duration == 0 {
-			return plan.Plan{}, err
-		}
-		perSecond += 1 / p.Time.Seconds()
-		if i == 0 {
-			sum = p
-			continue
-		}
-		sum.Throughput, sum.TooLarge = sum.Throughput+p.Throughput, min(sum.TooLarge, p.TooLarge)
-		sum.Bounds = nil // of several accounts, none binds alone
-	}
-	if together := float64(time.Second) / perSecond; len(places) > 1 && together < float64(Forever) {
-		sum.Time.Duration = time.Duration(together)
-	}
-	return sum, nil
-}
-
-// timeOf returns the time of a plan.
-func timeOf(p *plan.Plan) (t Time) {
-	if p.Time.Duration > 0 {
-		t.TimeS = new(p.Time.Seconds())
-	}
-	if len(p.Bounds) > 0 {
-		t.PerMin, t.BoundBy = p.Throughput, p.Binding.Dimension.String()
-	}
-	return t
-}
-
-// Accounts are where requests go.
-type Accounts interface {
-	// Name names the provider of a request, or the upstreams that serve it.
-	Name(batch.Request) string
-
-	// Places returns the accounts for a request, at least one. It is asked once for each name and model.
-	Places(batch.Request) ([]Place, error)
-}
-
-// Survey gathers the requests of a run.
-type Survey struct {
-	accounts Accounts
+// survey gathers the requests of a run.
+type survey struct {
+	accounts *account.Accounts
 	lanes    map[[2]string]*Lane
 	all      map[string]*Lane // by name: the requests of all models
 	random   *rand.Rand
 }
 
-// maxSampled is how many calls of a lane are planned with: of more, a fair sample stands for all.
+// maxSampled is the number of calls of a lane in its plan. Of more calls, a fair sample represents all.
 const maxSampled = 10_000
 
-// NewSurvey returns a Survey without requests.
-func NewSurvey(a Accounts) *Survey {
-	return &Survey{accounts: a, lanes: make(map[[2]string]*Lane), all: make(map[string]*Lane), random: rand.New(rand.NewPCG(1, 2))}
+// MakeDryRun returns what a run with the options of cfg would do. Nothing is sent, and no file is written. a must be open for
+// account.Estimate, with open upstreams.
+func MakeDryRun(a *account.Accounts, cfg batch.Config) (*DryRun, error) {
+	live := cfg.Batches != nil && !cfg.Budget.Deadline.IsZero()
+	d := &DryRun{
+		DryRun: true, Input: cfg.Input, Output: cfg.Output, Tokens: Tokens{MaxOutputTokens: new(int64)}, Cost: &Cost{Most: new(0.0)},
+		Time: Time{TimeS: new(0.0)}, Models: []*Lane{}, Assumed: []plan.Assumption{}, Unknown: []string{},
+	}
+	if cfg.Batches != nil {
+		if err := CheckBatches(a, live); err != nil {
+			return nil, err
+		}
+		d.Batches = &Batches{Accounts: []*AccountBatches{}}
+	}
+	a.Fill(&cfg)
+	s := &survey{accounts: a, lanes: make(map[[2]string]*Lane), all: make(map[string]*Lane), random: rand.New(rand.NewPCG(1, 2))}
+	var err error
+	d.Preview, err = batch.ReadPreview(cfg, func(r batch.Request) error {
+		s.add(&r)
+		if d.Batches != nil {
+			d.Batches.add(&r, cfg.Registry, live)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := d.sum(s); err != nil {
+		return nil, err
+	}
+	for _, l := range d.Models {
+		d.doubt(l, a)
+	}
+	if d.Batches != nil {
+		if err := d.sumBatches(a, &cfg, live); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Cache != "" {
+		d.unknown("cache: ignored in this estimate; cached results cost nothing")
+	}
+	return d, nil
 }
 
-// Add adds a request.
-func (s *Survey) Add(r batch.Request) {
-	name := s.accounts.Name(r)
+// add adds a request.
+func (s *survey) add(r *batch.Request) {
+	name := nameOf(s.accounts, r)
 	lane, all := s.lanes[[2]string{name, r.Model}], s.all[name]
 	if lane == nil {
-		lane = &Lane{Provider: name, Model: r.Model, Tokens: Tokens{MaxOutputTokens: new(int64)}, first: r}
+		lane = &Lane{Provider: name, Model: r.Model, Tokens: Tokens{MaxOutputTokens: new(int64)}, first: *r}
 		s.lanes[[2]string{name, r.Model}] = lane
 	}
 	if all == nil {
 		all = &Lane{}
 		s.all[name] = all
 	}
-	c := plan.Call{Input: r.Price.Cost.Input, MaxTokens: r.Price.Cost.MaxOutput, Answers: r.Price.N}
+	c := callOf(r)
 	lane.InputTokens += int64(c.Input)
 	switch {
-	case r.Endpoint.Embeds():
-		c.Output = plan.NoOutput
+	case c.Output == plan.NoOutput:
 	case c.MaxTokens == 0:
 		lane.Unbounded++
 	default:
@@ -189,7 +161,16 @@ func (s *Survey) Add(r batch.Request) {
 	all.add(c, s.random)
 }
 
-// add adds a call. Every call is as likely to be in the sample as any other.
+// callOf returns a request as plans take it.
+func callOf(r *batch.Request) plan.Call {
+	c := plan.Call{Input: r.Price.Cost.Input, MaxTokens: r.Price.Cost.MaxOutput, Answers: r.Price.N}
+	if r.Endpoint.Embeds() {
+		c.Output = plan.NoOutput
+	}
+	return c
+}
+
+// add adds a call. All calls are equally likely to be in the sample.
 func (l *Lane) add(c plan.Call, random *rand.Rand) {
 	if l.Items++; len(l.calls) < maxSampled {
 		l.calls = append(l.calls, c)
@@ -198,18 +179,17 @@ func (l *Lane) add(c plan.Call, random *rand.Rand) {
 	}
 }
 
-// Sum adds the lanes up in d.
-func (s *Survey) Sum(d *DryRun) error {
-	d.Models = slices.SortedFunc(maps.Values(s.lanes), func(a, b *Lane) int {
+// sum sets the lanes and their sums.
+func (d *DryRun) sum(s *survey) (err error) {
+	d.Models = slices.AppendSeq(d.Models, maps.Values(s.lanes))
+	slices.SortFunc(d.Models, func(a, b *Lane) int {
 		return cmp.Or(cmp.Compare(b.Items, a.Items), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Model, b.Model))
 	})
-	d.MaxOutputTokens, d.Cost, d.TimeS = new(int64), &Cost{Most: new(0.0)}, new(0.0)
 	for _, l := range d.Models {
-		var err error
-		if l.Places, err = s.accounts.Places(l.first); err != nil {
+		if l.Places, err = placesOf(s.accounts, &l.first); err != nil {
 			return err
 		}
-		p, err := among(l.Places, func(p *Place) provider.Tier { return p.Lane }, plan.Workload{Requests: l.Items, Calls: l.calls})
+		p, err := planAt(l.Places, false, plan.Workload{Requests: l.Items, Calls: l.calls})
 		if err != nil {
 			return err
 		}
@@ -232,7 +212,7 @@ func (s *Survey) Sum(d *DryRun) error {
 	}
 	for _, l := range d.Models { // ceilings hold for all models together
 		all := s.all[l.Provider]
-		p, err := among(l.Places, func(p *Place) provider.Tier { return p.All }, plan.Workload{Requests: all.Items, Calls: all.calls})
+		p, err := planAt(l.Places, true, plan.Workload{Requests: all.Items, Calls: all.calls})
 		if err != nil {
 			return err
 		}
@@ -244,6 +224,17 @@ func (s *Survey) Sum(d *DryRun) error {
 	return nil
 }
 
+// timeOf returns the time of a plan.
+func timeOf(p *plan.Plan) (t Time) {
+	if p.Time.Duration > 0 {
+		t.TimeS = new(p.Time.Seconds())
+	}
+	if len(p.Bounds) > 0 {
+		t.PerMin, t.BoundBy = p.Throughput, p.Binding.Dimension.String()
+	}
+	return t
+}
+
 // price sets the cost: the lowest and the highest of the accounts.
 func (l *Lane) price() {
 	output := int(*l.MaxOutputTokens)
@@ -251,7 +242,7 @@ func (l *Lane) price() {
 		l.MaxOutputTokens = nil
 	}
 	for _, place := range l.Places {
-		for _, p := range place.Prices {
+		for _, p := range place.prices {
 			if p == nil {
 				l.Cost = nil
 				return
@@ -283,4 +274,69 @@ func (d *DryRun) add(l *Lane) {
 	} else if *l.TimeS >= *d.TimeS {
 		d.Time = l.Time
 	}
+}
+
+// doubt adds the unknown figures of a lane.
+func (d *DryRun) doubt(l *Lane, a *account.Accounts) {
+	for _, p := range l.Places {
+		if l.TimeS != nil || len(l.Places) > 1 && p.Lane.Limits != (sluice.Limits{}) {
+			continue // known, or the limits of another account are unknown
+		}
+		why := noLimits(a.Settings.Registry, p.Provider, l.Model)
+		text := why.Error()
+		if a.Upstreams() != nil {
+			text = "upstream " + p.Name + ": " + text
+		}
+		d.unknown("time: " + text)
+		d.Hint = cmp.Or(d.Hint, why.Hint)
+	}
+	if of := a.Settings.Foreign(l.Model); of != "" {
+		d.unknown(fmt.Sprintf("limits: %s starts with the limits of %s in %s", l.Model, of, a.Settings.File.Name))
+	}
+	if l.Cost == nil {
+		d.unknown(fmt.Sprintf("cost: the price of %s at %s is unknown", l.Model, l.Provider))
+	}
+	if l.Unbounded > 0 {
+		d.unknown(fmt.Sprintf("output: %s to %s without an output limit such as max_tokens", prose.Count(l.Unbounded, "request"), l.Model))
+	}
+}
+
+func (d *DryRun) unknown(text string) {
+	if !slices.Contains(d.Unknown, text) {
+		d.Unknown = append(d.Unknown, text)
+	}
+}
+
+// sumBatches completes the batches. With live, late requests are sent live by the deadline.
+func (d *DryRun) sumBatches(a *account.Accounts, cfg *batch.Config, live bool) error {
+	d.Batches.sum(d.Models)
+	for _, b := range d.Batches.Accounts {
+		if b.row.API == "" {
+			return noBatchAPI(cfg.Registry, b.Provider)
+		}
+	}
+	d.Batches.Pending = Pending{Batches: d.PendingParts, Requests: d.PendingLines}
+	if len(d.Batches.Accounts) == 0 {
+		return nil
+	}
+	d.unknown("finish time of batches: providers promise only the latest time")
+	if !live {
+		return nil
+	}
+	models, requests := make(map[string]int), 0
+	for _, l := range d.Models {
+		models[l.Model] += l.Items
+		requests += l.Items
+		if l.TimeS == nil {
+			why := fmt.Sprintf("--deadline needs the rate limit of %s at %s, but the limit is unknown: set --rpm", l.Model, l.Provider)
+			d.Assumed = append(d.Assumed, plan.Assumption{What: limits.Requests.String(), Value: prose.Number(presumedRPM), Why: why})
+		}
+	}
+	estimate := LiveTime(a, cfg.MaxTokens, func() map[string]int { return models })
+	split := batch.SplitOf(time.Until(cfg.Budget.Deadline), requests, int(d.InputTokens), estimate)
+	d.Batches.Split = &Split{TimeS: plan.Seconds{Duration: split.Time}}
+	if split.Wait > 0 {
+		d.Batches.Split.WaitS = &plan.Seconds{Duration: split.Wait}
+	}
+	return nil
 }

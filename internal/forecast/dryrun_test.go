@@ -1,76 +1,105 @@
 package forecast_test
 
 import (
-	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/forecast"
-	"github.com/sluice-llm/sluice/internal/pricing"
-	"github.com/sluice-llm/sluice/provider"
 )
 
-// places returns the accounts of a name: with requests per minute for a lane and for all lanes, and a price.
-type places map[string][]forecast.Place
-
-func (p places) Name(r batch.Request) string { return r.Provider }
-
-func (p places) Places(r batch.Request) ([]forecast.Place, error) {
-	if p[r.Provider] == nil {
-		return nil, errors.New("no account")
+// settings returns a file with a tier and providers with bounds of batches. A tier has 60 requests per minute, and prices of 1,000 dollars
+// per million tokens of input and 2,000 of output, so that the input of a request costs 1 dollar. Batches cost half.
+func settings(tier string) string {
+	text := "providers:\n"
+	if tier != "" {
+		text = "tier: " + tier + "\n" + text
 	}
-	return p[r.Provider], nil
+	for name, bound := range map[string]string{
+		"one": "", "whole": "api: openai", "thirty": "api: openai, requests: 30", "large": "api: openai, bytes: 42000",
+		"pending": "api: openai, pending: 20",
+	} {
+		if bound != "" {
+			bound = ", batches: {price: 0.5, " + bound + "}"
+		}
+		text += fmt.Sprintf("  - {name: %s, dialect: openai, auth: {header: Authorization}, base_url: 'http://127.0.0.1:1/v1', "+
+			"tiers: [{tier: paid, rpm: 60, price: 1000/2000}]%s}\n", name, bound)
+	}
+	return text
 }
 
-func place(lane, all int, price *pricing.Price) forecast.Place {
-	return forecast.Place{Lane: provider.Tier{Limits: sluice.Limits{RPM: lane}}, All: provider.Tier{Limits: sluice.Limits{RPM: all}}, Prices: []*pricing.Price{price}}
-}
+const upstreams = `
+upstreams:
+  - {name: a, provider: openai-compatible, base_url: "http://127.0.0.1:1/v1", models: [m], limits: {rpm: 60}, price: 1000/2000}
+  - {name: b, provider: openai-compatible, base_url: "http://127.0.0.1:2/v1", models: [m], %s price: 2000/2000}
+`
 
-// survey sums up n requests of each of the models at a provider.
-func survey(t *testing.T, p places, n, maxOutput int, by string, models ...string) (d forecast.DryRun) {
+func open(t *testing.T, text, provider string, flags sluice.Limits) *account.Accounts {
 	t.Helper()
-	s := forecast.NewSurvey(p)
+	path := filepath.Join(t.TempDir(), "settings.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, err := account.Open(account.Config{
+		Provider: provider, Sources: account.Sources{Files: []string{path}}, Limits: flags, Purpose: account.Estimate,
+		Hide: func(string) {}, Warn: func(text string) { t.Log(text) },
+	})
+	if err == nil {
+		err = a.OpenUpstreams()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	return a
+}
+
+// dry is a dry run of n requests of about 1,000 tokens to each of the models.
+func dry(t *testing.T, a *account.Accounts, n, maxTokens int, cfg batch.Config, models ...string) *forecast.DryRun {
+	t.Helper()
+	var lines strings.Builder
+	prompt := strings.Repeat("x", 4000)
 	for _, model := range models {
 		for range n {
-			s.Add(request(by, model, 1000, maxOutput))
+			fmt.Fprintf(&lines, `{"model":%q,"prompt":%q}`+"\n", model, prompt)
 		}
 	}
-	if err := s.Sum(&d); err != nil {
+	cfg.Input, cfg.MaxTokens = filepath.Join(t.TempDir(), "in.jsonl"), maxTokens
+	if err := os.WriteFile(cfg.Input, []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := forecast.MakeDryRun(a, cfg)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
-func request(by, model string, input, maxOutput int) batch.Request {
-	r := batch.Request{Provider: by, Model: model, Size: 390}
-	r.Price.Cost = sluice.Cost{Input: input, MaxOutput: maxOutput}
-	return r
-}
-
 func TestADryRunAddsUpItsLanes(t *testing.T) {
-	dollar := pricing.Flat(1000, 2000) // per million tokens: a request of 1,000 tokens costs 1 dollar, and 2 for 1,000 of output
-	p := places{
-		"one": {place(60, 0, dollar)}, "shared": {place(60, 60, dollar)}, "two": {place(60, 0, dollar), place(60, 0, pricing.Flat(2000, 2000))},
-		"silent": {place(0, 0, nil)}, "half": {place(60, 0, dollar), place(0, 0, dollar)},
-	}
+	const second = "limits: {rpm: 60},"
 	for _, c := range []struct {
-		by          string
-		maxOutput   int
-		models      []string
-		seconds     float64 // below zero: unknown
-		least, most float64 // below zero: unknown
+		settings, provider string
+		flags              sluice.Limits
+		maxTokens          int
+		models             []string
+		seconds            float64 // below zero: unknown
+		least, most        float64 // below zero: unknown
 	}{
-		{"one", 1000, []string{"a"}, 301, 300, 900},
-		{"one", 0, []string{"a"}, 301, 300, -1},
-		{"one", 1000, []string{"a", "b"}, 301, 600, 1800},
-		{"shared", 1000, []string{"a", "b"}, 601, 600, 1800}, // ceilings hold for all models together
-		{"two", 1000, []string{"a"}, 150.5, 300, 1200},       // each account takes half of them
-		{"silent", 1000, []string{"a"}, -1, -1, -1},
-		{"half", 1000, []string{"a"}, -1, 300, 900},
+		{settings("paid"), "one", sluice.Limits{}, 1000, []string{"m"}, 301, 300, 900},
+		{settings("paid"), "one", sluice.Limits{}, 0, []string{"m"}, 301, 300, -1},
+		{settings("paid"), "one", sluice.Limits{}, 1000, []string{"m", "n"}, 301, 600, 1800},
+		{settings("paid"), "one", sluice.Limits{RPM: 60}, 1000, []string{"m", "n"}, 601, 600, 1800}, // ceilings hold for all models together
+		{fmt.Sprintf(upstreams, second), "", sluice.Limits{}, 1000, []string{"m"}, 150.5, 300, 1200},
+		{fmt.Sprintf(upstreams, ""), "", sluice.Limits{}, 1000, []string{"m"}, -1, 300, 1200},
+		{settings(""), "openai", sluice.Limits{}, 1000, []string{"m"}, -1, -1, -1},
 	} {
-		d := survey(t, p, 300, c.maxOutput, c.by, c.models...)
+		d := dry(t, open(t, c.settings, c.provider, c.flags), 300, c.maxTokens, batch.Config{}, c.models...)
 		seconds, least, most := -1.0, -1.0, -1.0
 		if d.TimeS != nil {
 			seconds = *d.TimeS
@@ -81,72 +110,60 @@ func TestADryRunAddsUpItsLanes(t *testing.T) {
 			}
 		}
 		if seconds != c.seconds || least != c.least || most != c.most {
-			t.Errorf("%+v: %v s, $%v to %v", c, seconds, least, most)
+			t.Errorf("%s %v: %v s, $%v to %v", c.provider, c.models, seconds, least, most)
 		}
-		if n := int64(300_000 * len(c.models)); d.InputTokens != n || len(d.Models) != len(c.models) || (d.MaxOutputTokens == nil) != (c.maxOutput == 0) {
-			t.Errorf("%s: %+v", c.by, d)
+		if len(d.Models) != len(c.models) || (d.MaxOutputTokens == nil) != (c.maxTokens == 0) || (seconds < 0) != (d.Hint != "") {
+			t.Errorf("%s: %+v", c.provider, d)
 		}
-	}
-	s := forecast.NewSurvey(p)
-	s.Add(request("nobody", "a", 1, 1))
-	if err := s.Sum(&forecast.DryRun{}); err == nil {
-		t.Error("requests go where no account is")
 	}
 }
 
 func TestBatchesAreFilledUpToTheirBounds(t *testing.T) {
 	for _, c := range []struct {
-		row     provider.BatchesRow
-		batches int
-		boundBy string
-		turns   int
+		provider string
+		batches  int
+		boundBy  string
+		turns    int
 	}{
-		{provider.BatchesRow{}, 1, "", 0},
-		{provider.BatchesRow{Requests: new(provider.Count(30))}, 4, "", 0},
-		{provider.BatchesRow{Bytes: new(provider.Count(5000))}, 10, "", 0}, // 500 bytes each, with what stands around them
-		{provider.BatchesRow{Pending: new(provider.Count(20))}, 1, "pending_requests", 5},
+		{"whole", 1, "", 0}, {"thirty", 4, "", 0}, {"large", 10, "", 0}, {"pending", 1, "pending_requests", 5},
 	} {
-		known, err := provider.Published().With(provider.Row{Name: "openai", Batches: &c.row})
-		if err != nil {
-			t.Fatal(err)
+		d := dry(t, open(t, settings("paid"), c.provider, sluice.Limits{}), 100, 1000, batch.Config{Batches: &batch.Batches{}}, "m")
+		b := d.Batches.Accounts[0]
+		if b.Batches != c.batches || b.BoundBy != c.boundBy || b.Turns != c.turns || b.Requests != 100 || b.Tokens != d.InputTokens {
+			t.Errorf("%+v", b)
 		}
-		v := forecast.NewVia(false, known)
-		for range 100 {
-			v.Add(request("openai", "gpt-4o", 1000, 100))
-		}
-		v.Sum([]*forecast.Lane{{Provider: "openai", Cost: &forecast.Cost{Least: 3, Most: new(8.0)}}})
-		b := v.Accounts[0]
-		if b.Batches != c.batches || b.BoundBy != c.boundBy || b.Turns != c.turns || b.Requests != 100 || b.Tokens != 100_000 {
-			t.Errorf("%+v: %+v", c.row, b)
-		}
-		if v.Cost == nil || v.Cost.Least != 1.5 || *v.Cost.Most != 4 { // half of the live price
-			t.Errorf("cost %+v", v.Cost)
+		if cost := d.Batches.Cost; cost == nil || cost.Least != d.Cost.Least/2 || *cost.Most != *d.Cost.Most/2 {
+			t.Errorf("%s: cost %+v", c.provider, cost)
 		}
 	}
-	auto := forecast.NewVia(true, provider.Published())
-	if auto.Add(request("modal", "m", 1, 1)); len(auto.Accounts) != 0 {
-		t.Error("auto hands requests to a provider without a Batch API")
+	cfg := batch.Config{Batches: &batch.Batches{}, Budget: batch.Budget{Deadline: time.Now().Add(time.Hour)}}
+	if d := dry(t, open(t, settings("paid"), "one", sluice.Limits{}), 10, 10, cfg, "m"); len(d.Batches.Accounts) != 0 {
+		t.Error("with a deadline, requests to a provider without a Batch API are not sent live")
+	}
+	if _, err := forecast.MakeDryRun(open(t, settings("paid"), "one", sluice.Limits{}), batch.Config{Batches: &batch.Batches{}}); err == nil {
+		t.Error("a provider without a Batch API is accepted")
 	}
 }
 
-func TestLiveCallsTakeAsLongAsTheirLimitsSay(t *testing.T) {
-	for name, c := range map[string]struct {
-		place forecast.Place
-		err   error
-		want  time.Duration
+func TestLiveRequestsTakeAsLongAsTheirLimitsSay(t *testing.T) {
+	presumed := time.Duration((300/(500.0/60) + 2 - 1) * 1e9) // 500 requests per minute
+	models := func() map[string]int { return map[string]int{"m": 10, "n": 10} }
+	for _, c := range []struct {
+		name, tier, provider string
+		flags                sluice.Limits
+		want                 time.Duration
 	}{
-		"a limit for each model":     {place(60, 0, nil), nil, 301 * time.Second},
-		"a ceiling for all of them":  {place(60, 60, nil), nil, 601 * time.Second},
-		"no limit: 500 are presumed": {place(0, 0, nil), nil, (300/(500.0/60) + 2 - 1) * 1e9},
-		"no account":                 {place(60, 60, nil), errors.New("unknown"), (300/(500.0/60) + 2 - 1) * 1e9},
+		{"a limit for each model", "paid", "one", sluice.Limits{}, 301 * time.Second},
+		{"a ceiling for all of them", "paid", "one", sluice.Limits{RPM: 60}, 601 * time.Second},
+		{"an unknown limit", "", "one", sluice.Limits{}, presumed},
+		{"an unknown account", "", "", sluice.Limits{RPM: 60}, presumed},
 	} {
-		live := forecast.Live{Models: func() map[string]int { return map[string]int{"a": 10, "b": 10} },
-			Place: func(string) (forecast.Place, error) { return c.place, c.err }}
-		if got := live.Time(600, 600_000); (got - c.want).Abs() > time.Millisecond {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
+		live := forecast.LiveTime(open(t, settings(c.tier), c.provider, c.flags), 0, models)
+		if got := live(600, 600_000); (got - c.want).Abs() > time.Millisecond {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
-		if got := live.Time(0, 0); got != 0 {
-			t.Errorf("%s: nothing takes %v", name, got)
+		if got := live(0, 0); got != 0 {
+			t.Errorf("%s: no requests take %v", c.name, got)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // Error is returned for what is there and is not a regular file, such as a directory, a pipe or a device.
@@ -50,4 +51,17 @@ func Read(path string, maxMiB int64) ([]byte, error) {
 		err = fmt.Errorf("%s is larger than %d MiB", path, maxMiB)
 	}
 	return b, err
+}
+
+// Same reports whether two paths lead to one file. No path, or "-", leads to none.
+func Same(a, b string) bool {
+	if a == "" || b == "" || a == "-" || b == "-" {
+		return false
+	}
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	if errA != nil || errB != nil {
+		return filepath.Clean(a) == filepath.Clean(b)
+	}
+	return os.SameFile(infoA, infoB)
 }

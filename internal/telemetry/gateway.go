@@ -13,10 +13,9 @@ import (
 //
 // Its labels are tenants, and models that the settings name; all others are "other", since clients choose those.
 type Gateway struct {
-	snapshot     func() gateway.TrafficSnapshot
-	conventional func(provider string) string
-	tenants      *table[string, string]
-	models       *table[string, string]
+	snapshot func() gateway.TrafficSnapshot
+	tenants  *table[string, string]
+	models   *table[string, string]
 
 	requests, admissions, refusals, tokens, cost, estimated *prometheus.CounterVec
 	wait                                                    *prometheus.HistogramVec
@@ -42,9 +41,8 @@ type gatewaySeries struct {
 
 const noTenant = "none" // of requests of nobody in particular
 
-// NewGateway returns a Gateway that asks snapshot how the gateway stands, and conventional how the conventions for generative
-// AI spell a provider's name.
-func NewGateway(snapshot func() gateway.TrafficSnapshot, conventional func(provider string) string) *Gateway {
+// NewGateway returns a Gateway that calls snapshot for the current state.
+func NewGateway(snapshot func() gateway.TrafficSnapshot) *Gateway {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "sluice", Subsystem: "gateway", Name: name, Help: help}, labels)
 	}
@@ -55,7 +53,7 @@ func NewGateway(snapshot func() gateway.TrafficSnapshot, conventional func(provi
 	same := func(text string) *string { l := label(text); return &l }
 	others := func() *string { l := otherLanes; return &l }
 	return &Gateway{
-		snapshot: snapshot, conventional: conventional, tenants: newTable(same, others), models: newTable(same, others),
+		snapshot: snapshot, tenants: newTable(same, others), models: newTable(same, others),
 
 		requests:   counter("requests_total", "Finished requests, by kind of result.", "kind", "tenant", "model"),
 		admissions: counter("admissions_total", "Requests that were sent to an upstream.", "tenant", "model"),
@@ -113,7 +111,7 @@ func (g *Gateway) series(k seriesKey) *gatewaySeries {
 	if !k.sent {
 		return to
 	}
-	provider, fault := g.conventional(k.provider), k.kind
+	provider, fault := conventional(k.provider), k.kind
 	if fault == gateway.KindOK {
 		fault = ""
 	}

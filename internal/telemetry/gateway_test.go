@@ -16,7 +16,7 @@ import (
 
 // gatewayOf counts requests of a gateway that stands so.
 func gatewayOf(standing gateway.TrafficSnapshot) *telemetry.Gateway {
-	return telemetry.NewGateway(func() gateway.TrafficSnapshot { return standing }, strings.ToUpper)
+	return telemetry.NewGateway(func() gateway.TrafficSnapshot { return standing })
 }
 
 var answered = gateway.Record{
@@ -31,7 +31,7 @@ func TestRequestsOfAGatewayAreCounted(t *testing.T) {
 	g.Ended(&gateway.Record{Tenant: "amy", Model: "m", Listed: true, Status: 429, Kind: "queue_timeout", Wait: time.Minute})
 	g.Ended(&gateway.Record{Status: 403, Kind: "forbidden"})
 	got := scrape(t, g)
-	of := `gen_ai_operation_name="chat",gen_ai_provider_name="OPENAI",gen_ai_request_model="m"`
+	of := `gen_ai_operation_name="chat",gen_ai_provider_name="openai",gen_ai_request_model="m"`
 	for name, want := range map[string]float64{
 		`sluice_gateway_requests_total{kind="ok",model="m",tenant="amy"}`:             1,
 		`sluice_gateway_requests_total{kind="queue_timeout",model="m",tenant="amy"}`:  1,
@@ -71,7 +71,7 @@ func TestAnOperationIsWhatTheEndpointDoes(t *testing.T) {
 		r := answered
 		r.Endpoint, r.Model = endpoint, strings.Trim(endpoint, "/")
 		g.Ended(&r)
-		name := fmt.Sprintf(`gen_ai_client_operation_duration_seconds{error_type="",gen_ai_operation_name=%q,gen_ai_provider_name="OPENAI",gen_ai_request_model=%q}`, want, r.Model)
+		name := fmt.Sprintf(`gen_ai_client_operation_duration_seconds{error_type="",gen_ai_operation_name=%q,gen_ai_provider_name="openai",gen_ai_request_model=%q}`, want, r.Model)
 		if got := scrape(t, g)[name]; got != 1 {
 			t.Errorf("%s is no %s", endpoint, want)
 		}

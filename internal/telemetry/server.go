@@ -81,6 +81,11 @@ func (s *Server) Port() int { return s.listener.Addr().(*net.TCPAddr).Port }
 // Everywhere reports whether the server listens on all interfaces of the host.
 func (s *Server) Everywhere() bool { return s.listener.Addr().(*net.TCPAddr).IP.IsUnspecified() }
 
+// Local reports whether the server listens on an address of this host only, or on all interfaces.
+func (s *Server) Local() bool {
+	return s.Everywhere() || s.listener.Addr().(*net.TCPAddr).IP.IsLoopback()
+}
+
 // URL is where the metrics are.
 func (s *Server) URL() string {
 	if s.Everywhere() {

@@ -12,37 +12,37 @@ import (
 	"github.com/sluice-llm/sluice/sim"
 )
 
-// BenchmarkViaKills kills a run by way of each form of Batch API at 20 instants of submitting, looking, fetching and recording:
+// BenchmarkBatchKills kills a run by way of each form of Batch API at 20 instants of submitting, looking, fetching and recording:
 //
-//	go test ./internal/cli -run '^$' -bench ViaKills -benchtime 1x -v
-func BenchmarkViaKills(b *testing.B) {
-	for _, form := range viaForms() {
+//	go test ./internal/cli -run '^$' -bench BatchKills -benchtime 1x -v
+func BenchmarkBatchKills(b *testing.B) {
+	for _, form := range batchForms() {
 		b.Run(form.name, func(b *testing.B) {
 			for b.Loop() {
-				viaKills(b, form, viaInstants(form, 20))
+				batchKills(b, form, batchInstants(form, 20))
 			}
 		})
 	}
 }
 
-// BenchmarkViaLines runs 120,000 lines through batches with small limits: some wait for enqueued tokens, or, of Anthropic's, requests,
+// BenchmarkBatchLines runs 120,000 lines through batches with small limits: some wait for enqueued tokens, or, of Anthropic's, requests,
 // 1 % of the lines fail and one batch expires. Every id has to have its result, once. Beside it, the same file is read and written:
 //
-//	go test ./internal/cli -run '^$' -bench ViaLines -benchtime 1x -v
-func BenchmarkViaLines(b *testing.B) {
-	for _, form := range viaForms() {
+//	go test ./internal/cli -run '^$' -bench BatchLines -benchtime 1x -v
+func BenchmarkBatchLines(b *testing.B) {
+	for _, form := range batchForms() {
 		b.Run(form.name, func(b *testing.B) {
 			for b.Loop() {
-				viaLines(b, form)
+				batchLines(b, form)
 			}
 		})
 	}
 }
 
-func viaLines(b *testing.B, form viaForm) {
+func batchLines(b *testing.B, form batchForm) {
 	const lines, each = 120_000, 5_000
 	limits := sim.Batches{Latency: time.Second, EnqueuedTokens: 100 * each, Pending: 4 * each, Fail: 0.01, ExpireEvery: 20}
-	v := newViaBench(b, form, limits, lines)
+	v := newBatchBench(b, form, limits, lines)
 	v.args = []string{"--progress", "plain"}
 	v.bound(each)
 	began := time.Now()
@@ -100,7 +100,7 @@ func watchMemory(pid int) func() float64 {
 }
 
 // judgeAll wants one result of each line.
-func (v *viaBench) judgeAll(lines int) {
+func (v *batchBench) judgeAll(lines int) {
 	v.Helper()
 	ids := v.recorded()
 	for id, n := range ids {

@@ -18,15 +18,15 @@ import (
 	"github.com/sluice-llm/sluice/sim"
 )
 
-// viaForm is a form of Batch API, at a provider that has it.
-type viaForm struct {
+// batchForm is a form of Batch API, at a provider that has it.
+type batchForm struct {
 	name, base, key string // of the provider: its name, the path of its base URL and the variable of its key
 	line            string // a request with %d twice: of its custom_id and its question
 }
 
-// viaForms are all forms.
-func viaForms() []viaForm {
-	return []viaForm{
+// batchForms are all forms.
+func batchForms() []batchForm {
+	return []batchForm{
 		{"openai", "/v1", "OPENAI_API_KEY", `{"custom_id":"p%d","method":"POST","url":"/v1/chat/completions",` +
 			`"body":{"model":"sim-small","messages":[{"role":"user","content":"Prompt number %d"}]}}`},
 		{"anthropic", "", "ANTHROPIC_API_KEY", `{"custom_id":"p%d","method":"POST","url":"/v1/messages","body":{"model":"claude-haiku-4-5",` +
@@ -37,7 +37,7 @@ func viaForms() []viaForm {
 }
 
 // lines are so many requests.
-func (f viaForm) lines(n int) []byte {
+func (f batchForm) lines(n int) []byte {
 	var b bytes.Buffer
 	for i := range n {
 		fmt.Fprintf(&b, f.line+"\n", i, i)
@@ -45,16 +45,16 @@ func (f viaForm) lines(n int) []byte {
 	return b.Bytes()
 }
 
-// viaInstant is when a run is killed: at a call to the Batch API, before the provider hears of it or after it did and before its
+// batchInstant is when a run is killed: at a call to the Batch API, before the provider hears of it or after it did and before its
 // answer is sent, and then so much later.
-type viaInstant struct {
+type batchInstant struct {
 	call  string // upload, create, find, look, fetch
 	after bool
 	nth   int // of these calls, in the life of the process
 	later time.Duration
 }
 
-func (i viaInstant) String() string {
+func (i batchInstant) String() string {
 	when := "before"
 	if i.after {
 		when = "after"
@@ -62,46 +62,46 @@ func (i viaInstant) String() string {
 	return fmt.Sprintf("%s %s %d, and %s", when, i.call, i.nth, i.later)
 }
 
-// TestViaKill kills a run by way of a Batch API at instants of submitting, looking, fetching and recording, and starts the same
+// TestBatchKill kills a run by way of a Batch API at instants of submitting, looking, fetching and recording, and starts the same
 // command again each time: nothing is handed over twice, and nothing is lost. With 20 instants:
 //
-//	go test ./internal/cli -run '^$' -bench ViaKills -benchtime 1x -v
-func TestViaKill(t *testing.T) {
+//	go test ./internal/cli -run '^$' -bench BatchKills -benchtime 1x -v
+func TestBatchKill(t *testing.T) {
 	suite.FullOnly(t)
 	t.Parallel() // it mostly waits
-	for _, form := range viaForms() {
+	for _, form := range batchForms() {
 		t.Run(form.name, func(t *testing.T) {
 			if form.name != "openai" {
 				suite.FullOnly(t)
 			}
 			t.Parallel()
-			instants := []viaInstant{
+			instants := []batchInstant{
 				{call: "create", after: true, nth: 2},
 				{call: "look", after: true, nth: 3, later: 5 * time.Millisecond},
 				{call: "fetch", after: true, nth: 1, later: 10 * time.Millisecond},
 			}
 			if suite.Full { // it takes half a minute to make sure that a batch was not made
-				instants = append(instants, viaInstant{call: form.submits(), after: true, nth: 2}, viaInstant{call: "create", nth: 1})
+				instants = append(instants, batchInstant{call: form.submits(), after: true, nth: 2}, batchInstant{call: "create", nth: 1})
 			}
-			viaKills(t, form, instants)
+			batchKills(t, form, instants)
 		})
 	}
 }
 
 // submits is the first call of those that submit a batch.
-func (f viaForm) submits() string {
+func (f batchForm) submits() string {
 	if f.name == "anthropic" {
 		return "create"
 	}
 	return "upload"
 }
 
-// viaKills kills a run at each of the instants, and then lets it end. Where batches bear no names, others make batches of as many
+// batchKills kills a run at each of the instants, and then lets it end. Where batches bear no names, others make batches of as many
 // requests at the same account all the while.
-func viaKills(t testing.TB, form viaForm, instants []viaInstant) {
+func batchKills(t testing.TB, form batchForm, instants []batchInstant) {
 	const each = 10
 	lines := suite.Size(20, 60)*each + 60*each*len(instants)/5 // so that there is something left to do at the last of them
-	v := newViaBench(t, form, sim.Batches{Latency: 300 * time.Millisecond, EnqueuedTokens: 8 * each * 200}, lines)
+	v := newBatchBench(t, form, sim.Batches{Latency: 300 * time.Millisecond, EnqueuedTokens: 8 * each * 200}, lines)
 	v.bound(each)
 	for _, instant := range instants {
 		cmd := v.start()
@@ -133,10 +133,10 @@ func viaKills(t testing.TB, form viaForm, instants []viaInstant) {
 	}
 }
 
-// viaBench is an imitation in this process, and runs against it in processes of their own.
-type viaBench struct {
+// batchBench is an imitation in this process, and runs against it in processes of their own.
+type batchBench struct {
 	testing.TB
-	form      viaForm
+	form      batchForm
 	dir       string
 	in        string
 	out       string
@@ -147,19 +147,19 @@ type viaBench struct {
 	strangers int // and their lines
 
 	mu      sync.Mutex
-	instant viaInstant
+	instant batchInstant
 	seen    map[string]int // calls in the life of the process
 	victim  *run           // nil: nobody is to be killed
 	hit     bool
 }
 
-func newViaBench(t testing.TB, form viaForm, b sim.Batches, lines int) *viaBench {
+func newBatchBench(t testing.TB, form batchForm, b sim.Batches, lines int) *batchBench {
 	t.Helper()
-	dir, err := os.MkdirTemp(os.Getenv("SLUICE_TEST_ROOT"), "via-")
+	dir, err := os.MkdirTemp(os.Getenv("SLUICE_TEST_ROOT"), "batch-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &viaBench{TB: t, form: form, dir: dir, in: filepath.Join(dir, "in.jsonl"), out: filepath.Join(dir, "out.jsonl")}
+	v := &batchBench{TB: t, form: form, dir: dir, in: filepath.Join(dir, "in.jsonl"), out: filepath.Join(dir, "out.jsonl")}
 	if err := os.WriteFile(v.in, form.lines(lines), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -175,8 +175,8 @@ func newViaBench(t testing.TB, form viaForm, b sim.Batches, lines int) *viaBench
 }
 
 // ServeHTTP serves the imitation, and kills the run when it is its time.
-func (v *viaBench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	call := viaCall(r)
+func (v *batchBench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	call := batchCall(r)
 	v.count(call)
 	if v.strike(call, false) {
 		panic(http.ErrAbortHandler) // the provider never heard of it
@@ -191,8 +191,8 @@ func (v *viaBench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Write(answer.Body.Bytes())
 }
 
-// viaCall names a call.
-func viaCall(r *http.Request) string {
+// batchCall names a call.
+func batchCall(r *http.Request) string {
 	path, post := r.URL.Path, r.Method == http.MethodPost
 	listed := strings.HasSuffix(path, "/batches")
 	switch {
@@ -214,7 +214,7 @@ func viaCall(r *http.Request) string {
 }
 
 // foreign has somebody else make a batch of so many requests at the account.
-func (v *viaBench) foreign(requests int) {
+func (v *batchBench) foreign(requests int) {
 	v.Helper()
 	v.others++
 	var all []string
@@ -233,19 +233,19 @@ func (v *viaBench) foreign(requests int) {
 }
 
 // arm has a run killed at an instant.
-func (v *viaBench) arm(i viaInstant, cmd *run) {
+func (v *batchBench) arm(i batchInstant, cmd *run) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.instant, v.victim, v.hit, v.seen = i, cmd, false, make(map[string]int)
 }
 
-func (v *viaBench) fired() bool {
+func (v *batchBench) fired() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.hit
 }
 
-func (v *viaBench) count(call string) {
+func (v *batchBench) count(call string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.victim != nil {
@@ -254,7 +254,7 @@ func (v *viaBench) count(call string) {
 }
 
 // strike kills the run if it is the instant, and says whether that was at once.
-func (v *viaBench) strike(call string, after bool) bool {
+func (v *batchBench) strike(call string, after bool) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.victim == nil || v.hit || call != v.instant.call || after != v.instant.after || v.seen[call] < v.instant.nth {
@@ -271,7 +271,7 @@ func (v *viaBench) strike(call string, after bool) bool {
 }
 
 // bound has batches of at most that many requests.
-func (v *viaBench) bound(requests int) {
+func (v *batchBench) bound(requests int) {
 	v.Helper()
 	path := filepath.Join(v.dir, "bound.yaml")
 	text := fmt.Sprintf("providers: [{name: %s, batches: {requests: %d}}]\n", v.form.name, requests)
@@ -282,14 +282,14 @@ func (v *viaBench) bound(requests int) {
 }
 
 // start runs the command, always the same.
-func (v *viaBench) start() *run {
+func (v *batchBench) start() *run {
 	v.Helper()
 	args := append([]string{"run", "--provider", v.form.name, "--base-url", v.web.URL + v.form.base, "--batch", v.in, "-o", v.out}, v.args...)
 	return launch(v, v.dir, v.form.key, args...)
 }
 
 // recorded counts the results of each custom_id.
-func (v *viaBench) recorded() map[string]int {
+func (v *batchBench) recorded() map[string]int {
 	v.Helper()
 	b, err := os.ReadFile(v.out)
 	if err != nil && !os.IsNotExist(err) {
@@ -308,7 +308,7 @@ func (v *viaBench) recorded() map[string]int {
 }
 
 // judge compares the output, and what the imitation was paid for, with an input of so many lines.
-func (v *viaBench) judge(lines int) {
+func (v *batchBench) judge(lines int) {
 	v.Helper()
 	ids := v.recorded()
 	for i := range lines {
@@ -326,7 +326,7 @@ func (v *viaBench) judge(lines int) {
 }
 
 // paidOnce wants so many lines to have been answered, each once: under whatever custom_id, of which Anthropic's differ by part.
-func (v *viaBench) paidOnce(lines int) {
+func (v *batchBench) paidOnce(lines int) {
 	v.Helper()
 	stats := v.server.Stats()
 	for hash, n := range stats.Paid {
@@ -339,14 +339,14 @@ func (v *viaBench) paidOnce(lines int) {
 	}
 }
 
-// viaInstants are instants spread over all that a run of a form does.
-func viaInstants(form viaForm, n int) []viaInstant {
+// batchInstants are instants spread over all that a run of a form does.
+func batchInstants(form batchForm, n int) []batchInstant {
 	luck := rand.New(rand.NewPCG(1, 2))
-	kinds := []viaInstant{
+	kinds := []batchInstant{
 		{call: form.submits()}, {call: form.submits(), after: true}, {call: "create"}, {call: "create", after: true}, {call: "look"},
 		{call: "look", after: true}, {call: "fetch"}, {call: "fetch", after: true},
 	}
-	all := make([]viaInstant, n)
+	all := make([]batchInstant, n)
 	for i := range all {
 		all[i] = kinds[i%len(kinds)]
 		all[i].nth = 1 + luck.IntN(2)

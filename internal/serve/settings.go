@@ -1,0 +1,224 @@
+package serve
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/gateway"
+	"github.com/sluice-llm/sluice/internal/account"
+	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/internal/fault"
+	"github.com/sluice-llm/sluice/internal/regular"
+)
+
+// settings are the settings of the files, with flags in place of the fields that a flag sets or that no file has.
+type settings struct {
+	config.Serve
+	from  *account.Settings
+	given func(flag string) bool
+	filed []string // fields of the table that the files set
+}
+
+// field is a field of the settings that a flag can also set, or that only a restart changes.
+type field struct {
+	name  string // below serve; the flag has hyphens
+	fixed bool   // until a restart
+	file  bool   // is the path of a file that the gateway writes
+	of    func(*config.Serve) any
+}
+
+// table has the fields. All other fields are only in files, and apply when they are read again.
+var table = [...]field{
+	{"listen", true, false, func(s *config.Serve) any { return &s.Listen }},
+	{"allow_host", false, false, func(s *config.Serve) any { return &s.Hosts }},
+	{"queue_timeout", false, false, func(s *config.Serve) any { return &s.QueueTimeout }},
+	{"drain_timeout", false, false, func(s *config.Serve) any { return &s.DrainTimeout }},
+	{"metrics", true, false, func(s *config.Serve) any { return &s.Metrics }},
+	{"events", true, true, func(s *config.Serve) any { return &s.Events }},
+	{"access_log", true, true, func(s *config.Serve) any { return &s.AccessLog }},
+	{"redis", true, false, func(s *config.Serve) any { return &s.Redis }},
+	{"fail_closed", true, false, func(s *config.Serve) any { return &s.FailClosed }},
+}
+
+// value returns the field of s.
+func (f *field) value(s *config.Serve) reflect.Value { return reflect.ValueOf(f.of(s)).Elem() }
+
+// flagOf returns the flag of a field.
+func flagOf(name string) string { return strings.ReplaceAll(name, "_", "-") }
+
+// merge returns the settings of files and flags, after checks.
+func merge(cfg *Config, from *account.Settings) (*settings, error) {
+	s := &settings{Serve: *cmp.Or(from.File.Serve, &config.Serve{}), from: from, given: cfg.Given}
+	for _, f := range table {
+		value, flag, path := f.value(&s.Serve), flagOf(f.name), "serve."+f.name
+		switch filed := !value.IsZero(); {
+		case !filed:
+			value.Set(f.value(&cfg.Flags))
+		case cfg.Given(flag):
+			from.Note(fmt.Sprintf("--%s overrides %s of %s", flag, path, from.File.NameOf(path)))
+			value.Set(f.value(&cfg.Flags))
+		default:
+			s.filed = append(s.filed, f.name)
+			if f.file {
+				value.SetString(from.Beside(path, value.String()))
+			}
+		}
+	}
+	if s.Metrics == "none" {
+		s.Metrics = ""
+	}
+	return s, cmp.Or(s.check(), s.checkFiles())
+}
+
+// keep replaces fields that only a restart changes by the values that apply now, and warns of each.
+func (s *settings) keep(now *settings, log *slog.Logger) {
+	for _, f := range table {
+		old, changed := f.value(&now.Serve), f.value(&s.Serve)
+		if !f.fixed || old.Equal(changed) {
+			continue
+		}
+		text := fmt.Sprint(old)
+		if old.Kind() == reflect.String {
+			text = strconv.Quote(cluster.Redact(text))
+		}
+		log.Warn(fmt.Sprintf("the new serve.%s applies after a restart: until then, the value is %s", f.name, text))
+		changed.Set(old)
+	}
+}
+
+// chosen reports whether a flag or a file sets a field of the table.
+func (s *settings) chosen(name string) bool {
+	return s.given(flagOf(name)) || slices.Contains(s.filed, name)
+}
+
+// wrong returns an error about a field of the table. The text starts with the value.
+func (s *settings) wrong(name, text string) error {
+	if slices.Contains(s.filed, name) {
+		return s.from.File.At("serve."+name, errors.New(text))
+	}
+	return fmt.Errorf("--%s %s", flagOf(name), text)
+}
+
+// tenants returns the tenants.
+func (s *settings) tenants() (all []gateway.Tenant) {
+	for _, t := range s.Tenants {
+		all = append(all, t.Tenant)
+	}
+	return all
+}
+
+// hosts returns the names by which clients may address the gateway.
+func (s *settings) hosts() []string {
+	host, _, err := net.SplitHostPort(s.Listen)
+	if err != nil || host == "" || net.ParseIP(host).IsUnspecified() {
+		return s.Hosts
+	}
+	return append(slices.Clip(s.Hosts), host)
+}
+
+// check refuses invalid settings. Fields of files were checked when they were read.
+func (s *settings) check() error {
+	host, port, _ := net.SplitHostPort(s.Listen)
+	switch err := cluster.CheckURL(s.Redis); {
+	case s.QueueTimeout <= 0 || s.DrainTimeout < 0:
+		return fault.New(fault.Value, errors.New("--queue-timeout must be above zero, and --drain-timeout zero or more"),
+			"use a time such as --queue-timeout 5m")
+	case s.Metrics != "" && config.CheckAddress(s.Metrics) != nil:
+		return fault.New(fault.Value, fmt.Errorf("--metrics %q is not an address", s.Metrics),
+			"use a host and a port, for example --metrics 127.0.0.1:9464")
+	case s.Metrics == s.Listen && port != "0" && s.chosen("metrics"):
+		return fault.New(fault.Conflict, fmt.Errorf("--listen and --metrics are the same address %s", s.Listen), "use different addresses")
+	case s.Redis != "" && err != nil:
+		return account.RedisError(err, "--redis")
+	case config.CheckAddress(s.Listen) != nil:
+		return fault.New(fault.Value, fmt.Errorf("--listen %s is not an address", s.Listen),
+			"use a host and a port, for example --listen 127.0.0.1:8787")
+	case len(s.Tenants) > 0 && account.StateDir() == "":
+		err := s.from.File.At("serve.tenants", errors.New("spending caps need a state directory"))
+		return fault.New(fault.Settings, err, "set XDG_STATE_HOME to a directory")
+	case s.Events == "-":
+		return fault.New(fault.Value, errors.New("--events needs a file, because --json uses standard output"),
+			"name a file, for example --events events.jsonl")
+	}
+	for _, name := range s.Hosts {
+		if err := config.CheckHost(name); err != nil {
+			return fault.New(fault.Value, fmt.Errorf("--allow-host %s: %w", name, err),
+				"write a host name, with or without a port: --allow-host gateway.example.com")
+		}
+	}
+	if host == "" {
+		host = net.IPv4zero.String()
+	}
+	return s.guard(net.ParseIP(host))
+}
+
+// guard refuses an IP address at which other hosts reach the gateway, unless they need a key. It accepts nil, an unknown address.
+func (s *settings) guard(ip net.IP) error {
+	switch {
+	case ip == nil || ip.IsLoopback():
+		return nil
+	case len(s.Tenants) == 0:
+		return fault.New(fault.Value, s.wrong("listen", s.Listen+" may be reachable for others, who would need no key"),
+			"add tenants with `sluice serve key NAME`, or listen only on this host with --listen 127.0.0.1:8787")
+	case len(s.hosts()) == 0:
+		return fault.New(fault.Missing, s.wrong("listen", s.Listen+": the host name that clients use is missing"),
+			"add the name, for example --allow-host gateway.example.com")
+	}
+	return nil
+}
+
+// checkFiles refuses files that cannot be written, or that would overwrite each other or a file that is read.
+func (s *settings) checkFiles() error {
+	names := make(map[string]string) // of files, by path
+	for path := range s.from.Files {
+		names[path] = "the settings"
+	}
+	for _, up := range s.from.File.Upstreams {
+		if up.KeyFile != "" {
+			names[s.from.Beside("upstreams", up.KeyFile)] = "key_file of upstream " + up.Name
+		}
+	}
+	for _, f := range table {
+		path := fmt.Sprint(f.value(&s.Serve))
+		if !f.file || path == "" || path == "-" {
+			continue
+		}
+		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+			return fault.New(fault.File, s.wrong(f.name, path+": the directory does not exist"),
+				"create the directory, or use a file in an existing one")
+		}
+		for other, name := range names {
+			if regular.Same(path, other) {
+				return fault.New(fault.Conflict, fmt.Errorf("%s and %s are the same file %s", f.name, name, other), "use different files")
+			}
+		}
+		names[path] = f.name
+	}
+	return nil
+}
+
+// leadsTo reports whether requests to a base URL arrive at an address of this host, as far as the texts show.
+func leadsTo(base, address string) bool {
+	u, err := url.Parse(base)
+	host, port, bad := net.SplitHostPort(address)
+	if err != nil || bad != nil || u.Hostname() == "" ||
+		port != cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]) {
+		return false
+	}
+	local := func(host string) bool {
+		ip := net.ParseIP(host)
+		return host == "" || strings.EqualFold(host, "localhost") || ip.IsLoopback() || ip.IsUnspecified()
+	}
+	return strings.EqualFold(u.Hostname(), host) || local(u.Hostname()) && local(host)
+}
