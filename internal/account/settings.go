@@ -194,18 +194,10 @@ func (s *Settings) LimitsFor(p provider.Provider, account, model string) (l *con
 	return l, false, nil
 }
 
-// Foreign returns the model of the limits in the files, if another model starts with them; "" if not.
+// Foreign names the model of the limits in the files, and the file, if another model starts with them; "" if not.
 func (s *Settings) Foreign(model string) string {
 	if l := s.File.Limits; l != nil && s.used.Load() && l.Model != "" && ModelKey(l.Model) != ModelKey(model) {
-		return l.Model
-	}
-	return ""
-}
-
-// ForeignLimits names the model of Foreign and the file of its limits; "" if there is none.
-func (s *Settings) ForeignLimits(model string) string {
-	if of := s.Foreign(model); of != "" {
-		return of + " in " + s.File.Name
+		return l.Model + " in " + s.File.Name
 	}
 	return ""
 }

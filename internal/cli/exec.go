@@ -238,7 +238,7 @@ func runExec(ctx context.Context, s *term.Streams, o *execOptions) (err error) {
 	}
 	r.opened = append(r.opened, guard.Close)
 	cfg.Command.Run = guard.Run
-	cfg.Pauses, cfg.Observer, cfg.OnResult = r.pauses, &r.observers, r.results.Observe
+	cfg.Pauses, cfg.Observer, cfg.OnResult = r.pauses, r.session, r.results.Observe
 	cfg.Logger = s.Logger(o.watch.verbose)
 	if r.exec, err = proc.Open(cfg); err != nil {
 		return o.explain(err)
@@ -259,7 +259,7 @@ func (r *execRun) openCommands(cfg *proc.Config) (err error) {
 	o := r.o
 	r.commands, err = account.OpenCommands(account.CommandsConfig{
 		Command: o.cfg.Command.Args, Agent: cfg.Verdict.CLI, Sources: o.settings, Limits: o.limits,
-		Scheduler: sluice.Config{Attempts: o.attempts, Observer: &r.observers, IgnorePauses: cfg.Limits.IgnorePause},
+		Scheduler: sluice.Config{Attempts: o.attempts, Observer: r.session, IgnorePauses: cfg.Limits.IgnorePause},
 	})
 	if err != nil {
 		return err

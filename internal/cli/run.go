@@ -302,7 +302,7 @@ func (r *batchRun) complete(cfg *batch.Config) (err error) {
 	r.accounts.Fill(cfg)
 	r.pauses.IgnoreEarlier = o.ignore
 	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.In, r.s.Logger(o.watch.verbose), r.pauses
-	cfg.Observer, cfg.OnResult = &r.observers, r.results.Observe
+	cfg.Observer, cfg.OnResult = r.session, r.results.Observe
 	if cfg.Batches != nil {
 		if err := forecast.CheckBatches(r.accounts, o.goesLive()); err != nil {
 			return err

@@ -20,7 +20,7 @@ import (
 type session struct {
 	s         *term.Streams
 	flags     *watchFlags
-	observers observers // complete before the first event
+	observers []sluice.Observer // complete before the first event
 	pauses    *work.Pauses
 	notices   runinfo.Notices
 	results   runinfo.Results
@@ -34,7 +34,7 @@ type session struct {
 func openSession(ctx context.Context, s *term.Streams, role string, flags *watchFlags, redis sharedFlags) (*session, error) {
 	n := &session{s: s, flags: flags, pauses: &work.Pauses{}}
 	n.notices = runinfo.Notices{Verbose: flags.verbose, Shared: redis.url != "", Pauses: n.pauses}
-	n.observers = observers{n.pauses, sluice.ObserverFunc(func(e sluice.Event) { n.print(n.notices.Lines(e)...) })}
+	n.observers = []sluice.Observer{n.pauses, sluice.ObserverFunc(func(e sluice.Event) { n.print(n.notices.Lines(e)...) })}
 	if err := n.open(ctx, role, redis); err != nil {
 		n.close()
 		return nil, err
@@ -61,16 +61,23 @@ func (n *session) open(ctx context.Context, role string, redis sharedFlags) (err
 	return nil
 }
 
+// Observe gives an event to all observers.
+func (n *session) Observe(e sluice.Event) {
+	for _, o := range n.observers {
+		o.Observe(e)
+	}
+}
+
 // openAccounts opens the accounts of the flags, and their upstreams unless other hosts send the requests.
 func (n *session) openAccounts(f *accountFlags) (err error) {
-	f.Scheduler.Observer = &n.observers
+	f.Scheduler.Observer = n
 	f.Excluded = func(x provider.Exclusion) { n.print(runinfo.ExclusionLine(x)) }
 	if n.accounts, err = f.open(n.s); err != nil {
 		return err
 	}
 	n.opened = append(n.opened, n.accounts.Close)
 	n.accounts.Share(n.shared)
-	n.notices.Label, n.notices.Foreign = n.accounts.LaneLabel, n.accounts.Settings.ForeignLimits
+	n.notices.Label, n.notices.Foreign = n.accounts.LaneLabel, n.accounts.Settings.Foreign
 	if f.Purpose != account.Submit {
 		if err = n.accounts.OpenUpstreams(); err != nil {
 			return err

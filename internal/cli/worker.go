@@ -117,7 +117,7 @@ func runWorker(ctx context.Context, s *term.Streams, o *workerOptions) (err erro
 	if w.source, err = w.shared.Source(ctx, source); err != nil {
 		return err
 	}
-	cfg := batch.Config{Observer: &w.observers, Logger: s.Logger(o.watch.verbose)}
+	cfg := batch.Config{Observer: w.session, Logger: s.Logger(o.watch.verbose)}
 	w.accounts.Fill(&cfg)
 	if w.worker, err = batch.NewWorker(cfg, w.source); err != nil {
 		return err

@@ -23,7 +23,7 @@ type Notices struct {
 	Commands bool                              // the run is of commands, and not of requests
 	Pauses   *work.Pauses                      // gets the events before the Notices
 	Label    func(account, lane string) string // name of a lane of requests
-	Foreign  func(model string) string         // model of the limits with which another model starts; "" if there is none
+	Foreign  func(model string) string         // model and file of the limits, if another model starts with them; "" if not
 	Waiting  func() int                        // number of waiting items of a run of commands; 0 if it is unknown
 
 	rejections rejections

@@ -94,3 +94,12 @@ func warnWithHint(s *term.Streams, err error) {
 		s.Errorf("hint: %s\n", hinted.Hint)
 	}
 }
+
+// openEvents opens the file that --events names.
+func openEvents(s *term.Streams, name string) (*telemetry.Log, error) {
+	log, err := telemetry.OpenLog(name, s.Redact)
+	if err != nil {
+		return nil, fault.New(fault.File, fmt.Errorf("--events: %w", err), "name a writable file that contains only events")
+	}
+	return log, nil
+}
