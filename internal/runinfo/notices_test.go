@@ -51,7 +51,8 @@ func TestNoNextAttemptIsAnnouncedOfAHostThatNothingReached(t *testing.T) {
 	}
 	failed.Outcome.Unsent = false
 	n.Lines(failed)
-	if lines := strings.Join(n.Lines(breaker), "\n"); !strings.HasPrefix(lines, "sluice: m: keeps failing") || !strings.HasSuffix(lines, ": refused") {
-		t.Errorf("got %q", lines)
+	text := strings.Join(n.Lines(breaker), "\n")
+	if !strings.HasPrefix(text, "sluice: m: keeps failing") || !strings.HasSuffix(text, ": refused") {
+		t.Errorf("got %q", text)
 	}
 }
