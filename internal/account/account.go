@@ -31,6 +31,7 @@ type Purpose int
 const (
 	Send     Purpose = iota // send requests
 	Serve                   // send requests of clients, which name the models
+	Work                    // send requests of runs on other hosts, which set the attempts
 	Submit                  // let other hosts send requests
 	Check                   // check the settings and keys
 	Estimate                // estimate cost and time, without keys
@@ -242,7 +243,7 @@ func (a *Accounts) openScheduler(name string, p provider.Provider, label string)
 	a.pool.turn.Lock()
 	defer a.pool.turn.Unlock()
 	c := a.Config.Scheduler
-	c.Name, c.MaxThrottles = name, a.Settings.MaxThrottles()
+	c.Name, c.MaxThrottles = name, a.maxThrottles()
 	if err := a.applyLimits(&c, p, label); err != nil {
 		return nil, err
 	}
@@ -254,17 +255,21 @@ func (a *Accounts) openScheduler(name string, p provider.Provider, label string)
 		c.StateDir = StateDir()
 	}
 	one, err := a.pool.take(c, a.members())
-	if err != nil && c.StateDir != "" {
-		return nil, fault.New(fault.File, err,
-			"set XDG_STATE_HOME to a directory that you can write to, because learned limits are kept in %s", c.StateDir)
-	}
 	if err != nil {
-		return nil, err
+		return nil, stateError(err, c.StateDir)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.opened = append(a.opened, member{one, p, label, a.Settings.modelsOf(label)})
 	return one.scheduler, nil
+}
+
+// maxThrottles returns the setting as a sluice.Config takes it.
+func (a *Accounts) maxThrottles() int {
+	if a.Config.Purpose == Work {
+		return 0
+	}
+	return a.Settings.MaxThrottles()
 }
 
 // members returns the open accounts.
@@ -368,4 +373,12 @@ func StateDir() string {
 		return ""
 	}
 	return filepath.Join(home, ".local", "state", "sluice")
+}
+
+// stateError adds a hint to the error of a Scheduler that keeps its limits in a directory, unless dir is "".
+func stateError(err error, dir string) error {
+	if dir == "" {
+		return err
+	}
+	return fault.New(fault.File, err, "set XDG_STATE_HOME to a directory that you can write to, because learned limits are kept in %s", dir)
 }

@@ -104,15 +104,24 @@ type member struct {
 // title returns the name of the account for people.
 func (m *member) title() string { return cmp.Or(strings.TrimPrefix(m.label, "="), m.provider.Name) }
 
+// reread reads the files again. It returns a line if they differ in more than their limits.
+func (s *Settings) reread() (next *Settings, lines []string, err error) {
+	next = &Settings{Registry: s.Registry, Tier: s.Tier}
+	if next.File, err = config.Load(s.paths...); err != nil {
+		return nil, nil, err
+	}
+	if next.File.DiffersFrom(s.File) {
+		lines = append(lines, next.File.Name+": only its limits are re-read; other changes apply from the next start")
+	}
+	return next, lines, nil
+}
+
 // Reread reads the settings again, and applies their limits as a new run would. It returns lines that say what changed. After an error,
 // nothing has changed.
 func (a *Accounts) Reread() (lines []string, err error) {
-	next := &Settings{Registry: a.Settings.Registry, Tier: a.Settings.Tier}
-	if next.File, err = config.Load(a.Settings.paths...); err != nil {
+	next, lines, err := a.Settings.reread()
+	if err != nil {
 		return nil, err
-	}
-	if next.File.DiffersFrom(a.Settings.File) {
-		lines = append(lines, next.File.Name+": only its limits are re-read; other changes apply from the next start")
 	}
 	changes, err := a.settle(next)
 	if err != nil {

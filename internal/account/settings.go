@@ -188,10 +188,10 @@ func (s *Settings) LimitsFor(p provider.Provider, account, model string) (l *con
 	return l, false
 }
 
-// Foreign returns the model of the limits in the files, if another model starts with them; "" if not.
+// Foreign names the model of the limits in the files, and the file, if another model starts with them; "" if not.
 func (s *Settings) Foreign(model string) string {
 	if l := s.File.Limits; l != nil && s.used.Load() && l.Model != "" && ModelKey(l.Model) != ModelKey(model) {
-		return l.Model
+		return l.Model + " in " + s.File.Name
 	}
 	return ""
 }

@@ -83,7 +83,7 @@ func (a *Accounts) OpenUpstreams() (err error) {
 	}
 	cfg := provider.UpstreamsConfig{
 		Registry: a.Settings.Registry, Excluded: a.Config.Excluded,
-		Attempts: a.Config.Scheduler.Attempts, MaxThrottles: a.Settings.MaxThrottles(), Prefer: file.Prefer,
+		Attempts: a.Config.Scheduler.Attempts, MaxThrottles: a.maxThrottles(), Prefer: file.Prefer,
 	}
 	labels := make(map[string]bool)
 	for _, up := range file.Upstreams {

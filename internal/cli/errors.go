@@ -35,8 +35,8 @@ func nameFlag(cmd *cobra.Command, e *fault.Error) {
 	}
 	field, cause := wrong.FaultField()
 	e.Code, e.Hint = fault.Value, fault.HintOf(cause)
-	if code := fault.CodeOf(cause); code != "" && fault.EntryOf(code).Exit == fault.ExitUsage {
-		e.Code = code
+	if of := fault.Of(cause); of.Exit() == fault.ExitUsage {
+		e.Code = of.Code
 	}
 	e.Err = cause
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {

@@ -2,10 +2,11 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,13 +14,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/proc/agents"
+	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/term"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -30,7 +34,7 @@ type execOptions struct {
 
 	settings   account.Sources
 	jobs       string
-	rpm        int
+	limits     sluice.Limits
 	attempts   int
 	agent      string
 	preflight  string
@@ -73,7 +77,8 @@ the first interrupt, exec waits for running commands. A second interrupt ends ru
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if at := slices.Index(args, "--"); at > 0 && cmd.ArgsLenAtDash() < 0 {
 				if _, err := command.Find(args); err != nil { // else -- is the command's own
-					return fault.New(fault.Usage, fmt.Errorf("unexpected argument %q before the command", args[0]), "name the file of items: --items %s", term.Quote(args[0]))
+					return fault.New(fault.Usage, fmt.Errorf("unexpected argument %q before the command", args[0]),
+						"name the file of items: --items %s", term.Quote(args[0]))
 				}
 			}
 			o.args, o.cfg.Command.Args = s.Args, args
@@ -88,34 +93,38 @@ the first interrupt, exec waits for running commands. A second interrupt ends ru
 // table returns the flags of exec.
 func (o *execOptions) table() []flagGroup {
 	o.cfg.Items.Path, o.cfg.Dir, o.jobs, o.attempts, o.fsync = "-", ".sluice-exec", "auto", 3, fsyncInterval
-	o.cfg.Command.Timeout = time.Hour
+	items, cmd := &o.cfg.Items, &o.cfg.Command
+	cmd.Timeout = time.Hour
 	return []flagGroup{
 		{"Items and results", []flag{
-			{name: "items", field: &o.cfg.Items.Path, metavar: "FILE", help: "Read items from this file; - is standard input", common: true,
+			{name: "items", field: &items.Path, metavar: "FILE", help: "Read items from this file; - is standard input", common: true,
 				sets: "Items", fix: "set --items to a file of lines, JSON objects or a table, or to - for standard input"},
-			{name: "state", field: &o.cfg.Dir, metavar: "DIR", help: "Keep results in this directory, or resume from it", common: true, sets: "Dir"},
+			{name: "state", field: &o.cfg.Dir, metavar: "DIR", help: "Keep results in this directory, or resume from it",
+				common: true, sets: "Dir"},
 			o.redo.flag("failed,changed,none"),
-			{name: "max-items", field: countFrom(&o.cfg.Items.Limit, 1), help: "Stop after the first N items", common: true},
-			{name: "stage", field: &o.cfg.Items.Only, metavar: "NAME", help: "Run only this stage again; repeatable", without: "from-stage",
+			{name: "max-items", field: countFrom(&items.Limit, 1), help: "Stop after the first N items", common: true},
+			{name: "stage", field: &items.Only, metavar: "NAME", help: "Run only this stage again; repeatable", without: "from-stage",
 				sets: "Only", fix: "set --stage to a stage of the items"},
-			{name: "from-stage", field: &o.cfg.Items.From, metavar: "NAME", help: "Run this stage and all dependent stages again",
+			{name: "from-stage", field: &items.From, metavar: "NAME", help: "Run this stage and all dependent stages again",
 				sets: "From", fix: "set --from-stage to a stage of the items"},
 			fsyncFlag(&o.fsync),
 		}},
 		{"Commands", []flag{
-			{name: "stdin", field: &o.cfg.Command.Stdin, help: "Write each item to the standard input of its command"},
-			{name: "persistent", field: &o.cfg.Command.Persistent, help: "Keep commands running, and send them items as JSON lines", without: "stdin"},
-			{name: "timeout", field: &o.cfg.Command.Timeout, metavar: "DURATION", help: "Limit the time of an attempt; 0 means no limit", common: true},
+			{name: "stdin", field: &cmd.Stdin, help: "Write each item to the standard input of its command"},
+			{name: "persistent", field: &cmd.Persistent, help: "Keep commands running, and send them items as JSON lines", without: "stdin"},
+			{name: "timeout", field: &cmd.Timeout, metavar: "DURATION", help: "Limit the time of an attempt; 0 means no limit", common: true},
 			attemptsFlag(&o.attempts),
-			{name: "agent", field: &o.agent, metavar: strings.Join(agents.Names(), "|"), help: "Parse output of this agent (default: by command name)"},
-			{name: "result-file", field: &o.cfg.Verdict.ResultFile, metavar: "FILE", help: "Read the result from this file in the item's directory"},
+			{name: "agent", field: &o.agent, metavar: strings.Join(agents.Names(), "|"),
+				help: "Parse output of this agent (default: by command name)"},
+			{name: "result-file", field: &o.cfg.Verdict.ResultFile, metavar: "FILE",
+				help: "Read the result from this file in the item's directory"},
 			{name: "preflight", field: &o.preflight, metavar: "COMMAND", help: "At start and after pauses, wait until this check succeeds"},
 		}},
 		{"Checks", o.checks.flags()},
 		{"Limits", slices.Concat(o.bounds.flags(), []flag{
 			configFlag(&o.settings),
 			{name: "jobs,j", field: &o.jobs, metavar: "N", help: "Run N commands at once; auto adapts the number", common: true},
-			{name: "rpm", field: &o.rpm, metavar: "N", help: "Start at most N commands per minute", common: true},
+			{name: "rpm", field: &o.limits.RPM, metavar: "N", help: "Start at most N commands per minute", common: true},
 			{name: "not-between", field: &o.notBetween, metavar: "HOURS", help: "Pause in these hours: '12:00-19:00 Mon-Fri UTC'; repeatable"},
 			{name: "ignore-pause", field: &o.cfg.Limits.IgnorePause, help: "Ignore limits and pauses learned by earlier runs"},
 			{name: "dry-run", field: &o.dryRun, help: "Print commands without running them", common: true},
@@ -124,18 +133,25 @@ func (o *execOptions) table() []flagGroup {
 	}
 }
 
-// config is what the flags say of the run.
+// config returns the configuration of the run, as far as the flags have it.
 func (o *execOptions) config(s *term.Streams) (proc.Config, error) {
 	cfg := o.cfg
-	cfg.Items.Stdin, cfg.Limits.Budget = s.In, o.bounds.budget(time.Now())
-	if err := o.check(s); err != nil {
+	jobs, notNumber := strconv.Atoi(o.jobs)
+	err := cmp.Or(checkRules(
+		rule{cfg.Items.Path == "-" && term.IsTerminal(s.In), fault.Missing, "no items are given",
+			"name a file with --items FILE, or pipe the items in"},
+		rule{o.jobs != "auto" && (notNumber != nil || jobs < 1), fault.Value,
+			fmt.Sprintf("--jobs %q is neither a number of commands nor auto", o.jobs), "set --jobs to a number from 1, or to auto"},
+	), o.redo.check(), o.watch.check(), cfg.Sync.UnmarshalText([]byte(o.fsync)))
+	if err != nil {
 		return cfg, err
 	}
+	if o.jobs != "auto" {
+		o.limits.Concurrency = jobs
+	}
+	cfg.Items.Stdin, cfg.Limits.Budget = s.In, o.bounds.from(time.Now())
 	cfg.Items.RetryFailed, cfg.Items.Changed = o.redo.has("failed"), o.redo.changed()
 	cfg.Command.Env = provider.WithoutAdminKeys(os.Environ())
-	if err := cfg.Sync.UnmarshalText([]byte(o.fsync)); err != nil {
-		return cfg, err
-	}
 	if o.agent != "" {
 		cfg.Verdict.CLI, _ = agents.Known(o.agent)
 	}
@@ -150,28 +166,7 @@ func (o *execOptions) config(s *term.Streams) (proc.Config, error) {
 	return cfg, err
 }
 
-// check refuses flags that make no sense together.
-func (o *execOptions) check(s *term.Streams) error {
-	if o.cfg.Items.Path == "-" && term.IsTerminal(s.In) {
-		return fault.New(fault.Missing, errors.New("no items are given"), "name a file with --items FILE, or pipe the items in")
-	}
-	_, err := o.atOnce()
-	return cmp.Or(err, o.redo.check(), o.watch.check())
-}
-
-// atOnce is how many commands may run at once; 0 is as many as help.
-func (o *execOptions) atOnce() (int, error) {
-	if o.jobs == "auto" {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(o.jobs)
-	if err != nil || n < 1 {
-		return 0, fault.New(fault.Value, fmt.Errorf("--jobs %q is neither a number of commands nor auto", o.jobs), "set --jobs to a number from 1, or to auto")
-	}
-	return n, nil
-}
-
-// preflightOf reads --preflight.
+// preflightOf parses --preflight.
 func preflightOf(text string) ([]string, error) {
 	if text == "" {
 		return nil, nil
@@ -186,18 +181,164 @@ func preflightOf(text string) ([]string, error) {
 	return args, nil
 }
 
-// account names what commands are limited together by: the program, where a run on this host found it.
-func (o *execOptions) account(cli *agents.CLI) (name, lane, dir string) {
-	lane = filepath.Base(o.cfg.Command.Args[0])
-	if cli == nil { // of a script nobody knows whose limits it meets: nothing is kept beyond its directory
-		return "exec", lane, ""
+// line returns the command line, for hints.
+func (o *execOptions) line() runinfo.CommandLine {
+	own := o.args[:max(0, len(o.args)-len(o.cfg.Command.Args))]
+	if n := len(own); n > 0 && own[n-1] == "--" {
+		own = own[:n-1]
 	}
-	path, err := command.Find(o.cfg.Command.Args)
+	return runinfo.CommandLine{
+		Own: own, Rest: append([]string{"--"}, o.cfg.Command.Args...),
+		Phrases: []string{"another output", "another directory with --state", "check the key", "log in, or correct the key"},
+	}
+}
+
+// explain returns the error of a run, with a hint in words of its command line.
+func (o *execOptions) explain(err error) *fault.Error {
+	e := o.line().Explain(err)
+	if stopped, ok := errors.AsType[*work.StoppedError](err); ok && e.Code == fault.KeyRejected {
+		e.Err = fmt.Errorf("%s is not logged in, or its key was rejected: %w", o.cfg.Command.Args[0], stopped.Err)
+	}
+	return e
+}
+
+// execRun is a run of commands.
+type execRun struct {
+	*session
+	o        *execOptions
+	commands *account.Commands
+	hours    proc.Hours
+	exec     *proc.Exec
+}
+
+// runExec is the exec command.
+func runExec(ctx context.Context, s *term.Streams, o *execOptions) (err error) {
+	cfg, err := o.config(s)
 	if err != nil {
-		path = o.cfg.Command.Args[0]
+		return err
 	}
-	if whole, err := filepath.Abs(path); err == nil {
-		path = whole
+	if o.dryRun {
+		return o.dry(s, cfg)
 	}
-	return "exec " + path, cli.Name(), account.StateDir()
+	r := &execRun{o: o}
+	if r.hours, err = proc.ParseHours(o.notBetween); err != nil {
+		return err
+	}
+	if r.session, err = openSession(ctx, s, "exec", &o.watch, sharedFlags{}); err != nil {
+		return err
+	}
+	defer r.close()
+	r.notices.Commands, r.notices.Waiting = true, r.waiting
+	if err := r.openCommands(&cfg); err != nil {
+		return err
+	}
+	guard, err := startGuard(s)
+	if err != nil {
+		return err
+	}
+	r.opened = append(r.opened, guard.Close)
+	cfg.Command.Run = guard.Run
+	cfg.Pauses, cfg.Observer, cfg.OnResult = r.pauses, r.session, r.results.Observe
+	cfg.Logger = s.Logger(o.watch.verbose)
+	if r.exec, err = proc.Open(cfg); err != nil {
+		return o.explain(err)
+	}
+	defer func() { err = cmp.Or(err, r.exec.Close()) }()
+	r.watch.FollowItems(r.exec.Progress)
+	if r.exec.Alike() && r.exec.Total() != 1 && !strings.Contains(strings.Join(o.cfg.Command.Args, " "), "SLUICE_ITEM") {
+		s.Errorf("sluice: the command contains no {}: it gets its item only in the environment variable SLUICE_ITEM\n")
+	}
+	return r.run(ctx)
+}
+
+// jobsPerCPU is the maximum number of commands per CPU with --jobs auto: agents mostly wait for their provider.
+const jobsPerCPU = 8
+
+// openCommands opens the account of the commands.
+func (r *execRun) openCommands(cfg *proc.Config) (err error) {
+	o := r.o
+	r.commands, err = account.OpenCommands(account.CommandsConfig{
+		Command: o.cfg.Command.Args, Agent: cfg.Verdict.CLI, Sources: o.settings, Limits: o.limits,
+		Scheduler: sluice.Config{Attempts: o.attempts, Observer: r.session, IgnorePauses: cfg.Limits.IgnorePause},
+	})
+	if err != nil {
+		return err
+	}
+	r.opened = append(r.opened, r.commands.Scheduler.Close)
+	r.watch.FollowScheduler(r.commands.Scheduler)
+	cfg.Limits.Scheduler, cfg.Limits.Lane = r.commands.Scheduler, r.commands.Lane
+	if r.commands.Concurrency() == 0 { // else the Scheduler limits commands, and an item in its backoff uses no place
+		cfg.Workers = jobsPerCPU * runtime.NumCPU()
+	}
+	return nil
+}
+
+// run runs the commands and prints the summary.
+func (r *execRun) run(ctx context.Context) error {
+	ctx, abandon := context.WithCancel(ctx)
+	defer abandon()
+	var rep proc.Report
+	var err error
+	r.supervise(supervised{r.status, r.exec.Drain, abandon, r.commands.Settings, r.commands.Reread}, func(refresh func()) {
+		stop := r.hours.Keep(r.commands.Scheduler, r.pauses, r.s.Logger(true), refresh)
+		defer stop()
+		rep, err = r.exec.Run(ctx)
+	})
+	sum := runinfo.SummarizeExec(rep, r.commands.Scheduler.Snapshot())
+	sum.Dir, sum.First, sum.Pauses = r.o.cfg.Dir, r.results.FirstFailures(), r.pauses.Count()
+	sum.AllRuns = runinfo.AllRuns(sum.Dir)
+	switch {
+	case err != nil:
+		err = sum.Fail(r.o.explain(err))
+	case sum.Failed+sum.Quarantined == 0:
+		sum.Outcome = "done"
+	default:
+		sum.Outcome, err = "items_failed", fault.Exit(fault.ExitItems)
+		if sum.Retryable() {
+			sum.Hint = "retry the failed items: " + r.o.line().With("--redo", "failed")
+		}
+	}
+	if jsonErr := printEnding(r.s, &r.o.watch, sum, &sum.Ending, func() { printExecSummary(r.s, sum) }); jsonErr != nil {
+		return jsonErr
+	}
+	return err
+}
+
+// status returns the state of the run, for the progress.
+func (r *execRun) status() runinfo.Status {
+	st := runinfo.New(r.exec.Progress(), r.commands.Scheduler.Snapshot())
+	st.Total, st.Held, st.Outlook, st.Commands = r.exec.Total(), r.hours.Reason(time.Now()), r.exec.Outlook(), true
+	return st
+}
+
+// waiting returns the number of waiting items; 0 if it is unknown.
+func (r *execRun) waiting() int {
+	if r.exec == nil || r.exec.Total() == 0 {
+		return 0
+	}
+	return max(0, r.exec.Progress().Left())
+}
+
+// guardName is the hidden command that outlives a killed run, and stops its commands.
+const guardName = "guard-commands"
+
+// newGuard returns the hidden command.
+func newGuard(s *term.Streams) *cobra.Command {
+	return &cobra.Command{
+		Use: guardName + " RUN", Short: "Stop leftover processes of a run that was killed", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return command.ServeGuard(s.In, args[0]) },
+	}
+}
+
+// startGuard starts this program with the hidden command.
+func startGuard(s *term.Streams) (*command.Guard, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	g, err := command.StartGuard([]string{program, guardName}, s.Warn)
+	if err != nil {
+		return nil, fmt.Errorf("start the process that stops leftover processes of commands: %w", err)
+	}
+	return g, nil
 }

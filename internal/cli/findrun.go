@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/find"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/limits"
@@ -145,7 +146,7 @@ func (f *search) ending(err error) *fault.Error {
 	case e.Code == fault.Failed:
 		e.Code = fault.Unreachable
 	}
-	return e.Say("--concurrency", "--max-workers", sameCommand, "run the same command again")
+	return e.Say("--concurrency", "--max-workers", runinfo.SameCommand, "run the same command again")
 }
 
 // cheaper is the hint for a budget that is used up.

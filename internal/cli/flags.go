@@ -92,6 +92,23 @@ func checkConflicts(fs *pflag.FlagSet) (err error) {
 	return err
 }
 
+// rule is a rule about the values of several flags.
+type rule struct {
+	broken     bool
+	code       fault.Code
+	text, hint string
+}
+
+// checkRules returns the error of the first broken rule.
+func checkRules(rules ...rule) error {
+	for _, r := range rules {
+		if r.broken {
+			return fault.New(r.code, errors.New(r.text), "%s", r.hint)
+		}
+	}
+	return nil
+}
+
 // words returns the values that the flag takes; nil if it takes others.
 func (f flag) words() []string {
 	if words := strings.FieldsFunc(f.metavar, func(r rune) bool { return r == '|' || r == ',' }); len(words) > 1 && f.metavar == strings.ToLower(f.metavar) {
@@ -161,6 +178,24 @@ func (v *value[T]) Type() string { return v.kind }
 func (v *value[T]) Set(text string) (err error) {
 	*v.field, err = v.parse(text)
 	return err
+}
+
+// textValue is a flag whose text sets other fields.
+type textValue struct {
+	kind, text string
+	set        func(text string) error
+}
+
+// String returns the text that was given.
+func (v *textValue) String() string { return v.text }
+
+// Type returns the kind.
+func (v *textValue) Type() string { return v.kind }
+
+// Set sets the fields.
+func (v *textValue) Set(text string) error {
+	v.text = text
+	return v.set(text)
 }
 
 // countFrom is a whole number from minimum. A default below it stands for no value.

@@ -3,11 +3,11 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,35 +19,30 @@ import (
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/internal/runinfo"
-	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
-	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // runOptions are the flags of the run command.
 type runOptions struct {
-	account   accountFlags
-	budget    budgetFlags
-	redo      redoFlag
-	rows      rowFlags
-	shared    sharedFlags
-	checks    checkFlags
-	watch     watchFlags
-	cache     string
-	workers   bool // --distribute
-	batch     bool
-	cancel    bool
-	args      []string // of the command line
-	input     string
-	output    string
-	attempts  int
-	timeout   time.Duration
-	system    string
-	maxTokens int
-	set       []string
-	fsync     string
-	ignore    bool // --ignore-pause
-
+	cfg      batch.Config // fields that flags set as they are; config adds the rest
+	account  accountFlags
+	budget   budgetFlags
+	redo     redoFlag
+	shared   sharedFlags
+	checks   checkFlags
+	watch    watchFlags
+	template string
+	dryRun   bool
+	workers  bool // --distribute
+	batch    bool
+	cancel   bool
+	attempts int
+	system   string
+	set      []string
+	fsync    string
+	ignore   bool     // --ignore-pause
+	args     []string // of the command line
 }
 
 // newRun returns the command that runs the items of a file.
@@ -74,7 +69,7 @@ interrupt aborts open requests.`,
   generate | sluice run - -o out.jsonl`,
 		Args: one("input", "name a file of JSON lines, or - for standard input: sluice run IN.jsonl -o OUT.jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.input, o.args = args[0], s.Args
+			o.cfg.Input, o.args = args[0], s.Args
 			return runBatch(cmd.Context(), s, &o)
 		},
 	}
@@ -95,22 +90,22 @@ func (o *runOptions) table() []flagGroup {
 	target[3].without = elsewhere
 	return []flagGroup{
 		{"Results", []flag{
-			{name: "output,o", field: &o.output, metavar: "FILE", help: "Write results to this file, or resume from it (required)", common: true,
-				sets: "Output", fix: "use another file with -o"},
+			{name: "output,o", field: &o.cfg.Output, metavar: "FILE", help: "Write results to this file, or resume from it (required)",
+				common: true, sets: "Output", fix: "use another file with -o"},
 			o.redo.flag("failed,changed,lost,none"),
-			{name: "max-items", field: countFrom(&o.rows.limit, 1), metavar: "N", help: "Stop after the first N items of the input", common: true},
-			{name: "cache", field: &o.cache, metavar: "DIR", help: "Send equal requests once; cache successful results in DIR",
+			{name: "max-items", field: countFrom(&o.cfg.Limit, 1), metavar: "N", help: "Stop after the first N items of the input", common: true},
+			{name: "cache", field: &o.cfg.Cache, metavar: "DIR", help: "Send equal requests once; cache successful results in DIR",
 				sets: "Cache", fix: "set --cache to a directory that you can write to"},
 			fsyncFlag(&o.fsync),
 		}},
 		{"Requests", slices.Concat(target, caller(o.account.keyFile("env-file"), o.account.headerFlag()), []flag{
 			{name: "system", field: &o.system, metavar: "TEXT|@FILE", help: "Set the system prompt of items that are prompts"},
-			{name: "max-tokens", field: &o.maxTokens, metavar: "N", help: "Limit output tokens of items that are prompts"},
+			{name: "max-tokens", field: &o.cfg.MaxTokens, metavar: "N", help: "Limit output tokens of items that are prompts"},
 			{name: "set", field: &o.set, metavar: "NAME=JSON", help: "Set a field of items that are prompts; repeatable",
 				sets: "Set", fix: `write --set temperature=0.2 or --set 'user="me"'`},
-			{name: "template", field: &o.rows.template, metavar: "FILE", help: "Make the prompt of each row from a template with {{.field}}",
+			{name: "template", field: &o.template, metavar: "FILE", help: "Make the prompt of each row from a template with {{.field}}",
 				sets: "Template", fix: "correct the template, for example {{.question}} for the field question"},
-			{name: "timeout", field: &o.timeout, metavar: "DURATION", help: "Limit an attempt's time (default: 10 × p99 latency, min 30s)"},
+			{name: "timeout", field: &o.cfg.Timeout, metavar: "DURATION", help: "Limit an attempt's time (default: 10 × p99 latency, min 30s)"},
 			attemptsFlag(&o.attempts),
 		}, o.checks.flags())},
 		{"Limits", slices.Concat([]flag{configFlag(&o.account.Sources)}, caller(o.account.limits.flags("learned")...), []flag{
@@ -119,14 +114,148 @@ func (o *runOptions) table() []flagGroup {
 			{name: "distribute", field: &o.workers, help: "Let workers at --redis send the requests", without: "dry-run batch"},
 		})},
 		{"Spending", slices.Concat(o.budget.flags(), []flag{
-			{name: "max-total-tokens", field: countFrom(&o.budget.tokens, 1), help: "Stop before the run uses more than N tokens"},
+			{name: "max-total-tokens", field: countFrom(&o.budget.Tokens, 1), help: "Stop before the run uses more than N tokens"},
 			o.budget.price.flag(),
 			{name: "batch", field: &o.batch, help: "Use the Batch API (half price, results within a day)", common: true},
 			{name: "cancel", field: &o.cancel, help: "Cancel pending batches at the Batch API", without: "distribute"},
-			{name: "dry-run", field: &o.rows.dryRun, help: "Print items, cost and time without sending requests", common: true},
+			{name: "dry-run", field: &o.dryRun, help: "Print items, cost and time without sending requests", common: true},
 		})},
 		{"Watching", o.watch.flags()},
 	}
+}
+
+// check rejects flags that cannot be combined.
+func (o *runOptions) check() error {
+	batches := o.usesBatches()
+	return cmp.Or(checkRules(
+		rule{o.cfg.Output == "" && !o.dryRun, fault.Missing, "no output file: -o is missing", "name the file of results, such as -o out.jsonl"},
+		rule{o.cfg.Output == "-", fault.Value, "the output is the checkpoint and cannot be a pipe", "name a file, such as -o out.jsonl"},
+		rule{o.workers && o.shared.url == "", fault.Missing, "--distribute needs --redis, the server from which workers take requests",
+			"name the server with --redis redis://HOST"},
+		rule{!batches && o.redo.has("lost"), fault.Conflict, "--redo lost needs --batch or --cancel",
+			"add --batch, or --cancel to drop the lost batches"},
+		rule{batches && o.cfg.Input == "-", fault.Conflict, "--batch cannot read standard input, because it reads the input again later",
+			"write the items to a file"},
+		rule{batches && o.shared.url != "", fault.Conflict, "--redis shares limits, which do not apply to --batch", "omit --redis"},
+		rule{o.cancel && o.dryRun, fault.Conflict, "--dry-run and --cancel cannot be combined",
+			"list pending batches with sluice status OUT.jsonl"},
+	), o.redo.check(), o.watch.check(), o.checkFiles())
+}
+
+// usesBatches reports whether the run uses Batch APIs.
+func (o *runOptions) usesBatches() bool { return o.batch || o.cancel }
+
+// goesLive reports whether a run with Batch APIs sends requests live to meet its deadline.
+func (o *runOptions) goesLive() bool { return o.batch && !o.cancel && o.budget.deadline.text != "" }
+
+// checkFiles rejects files that would overwrite each other or an input.
+func (o *runOptions) checkFiles() error {
+	system, isFile := strings.CutPrefix(o.system, "@")
+	if !isFile {
+		system = ""
+	}
+	named := []namedFile{
+		{"the input", o.cfg.Input, true}, {"the output", o.cfg.Output, true}, {"--events", o.watch.events, true},
+		{"--template", o.template, true}, {"--schema", o.checks.schema, false}, {"--system", system, false},
+		{"--env-file", o.account.Keys.File, false},
+	}
+	return checkApart(named, named[1:3])
+}
+
+// texts reads the system prompt and the template.
+func (o *runOptions) texts(cfg *batch.Config) (err error) {
+	cfg.System = o.system
+	if name, isFile := strings.CutPrefix(o.system, "@"); isFile {
+		if cfg.System, err = readText("system prompt", name, 16, "set --system to the text, or to @FILE"); err != nil {
+			return err
+		}
+		cfg.System = strings.TrimSpace(cfg.System)
+	}
+	if o.template == "" {
+		return nil
+	}
+	text, err := readText("--template", o.template, 1, "name a file with a template, such as: Answer in one word: {{.question}}")
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(text) == "" {
+		return fault.New(fault.File, fmt.Errorf("--template: %s is empty", o.template),
+			"write a text with fields of the row, such as {{.question}}")
+	}
+	cfg.TemplateName, cfg.Template = o.template, strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r") // editors end the last line
+	return nil
+}
+
+// settings parses --set.
+func (o *runOptions) settings() (map[string]json.RawMessage, error) {
+	set := make(map[string]json.RawMessage)
+	for _, text := range o.set {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" || !json.Valid([]byte(value)) {
+			return nil, fault.New(fault.Value, fmt.Errorf("--set %s is not of the form name=json", text),
+				`write a JSON value, with quotes around a string: --set temperature=0.2 --set 'user="me"'`)
+		}
+		set[name] = json.RawMessage(value)
+	}
+	return set, nil
+}
+
+// config returns the configuration of the batch, as far as the flags have it.
+func (o *runOptions) config() (cfg batch.Config, err error) {
+	if err := o.check(); err != nil {
+		return cfg, err
+	}
+	if o.workers {
+		o.account.Purpose = account.Submit
+	}
+	if o.account.Provider == "sim" {
+		o.account.Model = cmp.Or(o.account.Model, "sim-small")
+	}
+	o.account.Rate = o.budget.price.rate
+	o.account.Scheduler = sluice.Config{Attempts: o.attempts, IgnorePauses: o.ignore}
+	cfg = o.cfg
+	cfg.Model, cfg.RetryFailed, cfg.Changed = o.account.Model, o.redo.has("failed"), o.redo.changed()
+	if o.usesBatches() {
+		cfg.Batches = &batch.Batches{Cancel: o.cancel, Resubmit: o.redo.has("lost")}
+	}
+	cfg.Budget = o.budget.from(time.Now())
+	cfg.Budget.Attempts = o.attempts
+	if err := o.texts(&cfg); err != nil {
+		return cfg, err
+	}
+	if cfg.Set, err = o.settings(); err != nil {
+		return cfg, err
+	}
+	return cfg, cmp.Or(o.checks.fill(&cfg), cfg.Sync.UnmarshalText([]byte(o.fsync)))
+}
+
+// line returns the command line, for hints. err is the error of a run, or nil.
+func (o *runOptions) line(keys *account.Accounts, err error) runinfo.CommandLine {
+	phrases := []string{"another output", "another output with -o", "check the key", keyHint(keys, err)}
+	return runinfo.CommandLine{Own: o.args, Phrases: phrases}
+}
+
+// keyHint names the rejected key.
+func keyHint(a *account.Accounts, err error) string {
+	if refused, ok := errors.AsType[*provider.Error](err); ok {
+		if name := a.KeyFrom(refused.Provider); name != "" {
+			return "check the key in " + name
+		}
+	}
+	return "name the variable of the key with --key-env, or check the key in --header"
+}
+
+// explain returns the error of a run, with a hint in words of its command line.
+func explain(err error, o *runOptions, keys *account.Accounts) *fault.Error {
+	return o.line(keys, err).Explain(err)
+}
+
+// batchRun is a run of requests.
+type batchRun struct {
+	*session
+	o         *runOptions
+	batch     *batch.Batch
+	collector *cluster.Remote // nil: this process sends the requests
 }
 
 // runBatch is the run command.
@@ -135,229 +264,127 @@ func runBatch(ctx context.Context, s *term.Streams, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	if o.rows.dryRun {
+	if o.dryRun {
 		return o.dry(s, cfg)
 	}
-	r := newBatchRun(s, o)
-	recorded, err := r.record()
-	if err != nil {
+	r := &batchRun{o: o}
+	if r.session, err = openSession(ctx, s, "run", &o.watch, o.shared); err != nil {
 		return err
 	}
-	defer recorded() // after the accounts, which may still emit events
-	watch, err := o.watch.open(ctx, s)
-	if err != nil {
+	defer r.close()
+	if err := r.openAccounts(&o.account); err != nil {
 		return err
 	}
-	defer func() { r.s.Warn(watch.close()) }()
-	r.observers = append(r.observers, watch.observers()...)
-	shared, err := o.shared.open(ctx, s, "run", o.watch.verbose)
-	if err != nil {
-		return err
-	}
-	defer func() { r.s.Warn(shared.Close()) }()
-	if err := r.openAccounts(shared); err != nil {
-		return err
-	}
-	watch.of(r.accounts)
-	defer func() { r.s.Warn(r.accounts.Close()) }() // what was learned cannot be kept, perhaps: the results are
-	r.complete(&cfg)
-	if err := r.distribute(&cfg); err != nil {
+	if err := r.complete(&cfg); err != nil {
 		return err
 	}
 	if r.batch, err = batch.Open(cfg); err != nil {
 		return explain(err, o, r.accounts)
 	}
 	defer func() { err = cmp.Or(err, r.batch.Close()) }()
-	r.pending = runinfo.NewParts(r.batch.Parts()).Pending
-	watch.follow(r.batch.Progress)
-	if err := r.collect(ctx, shared); err != nil {
-		return err
+	r.watch.FollowItems(r.batch.Progress)
+	if r.collector != nil { // after the output is locked: if another run has the same output, that error says more
+		if err := r.collector.Start(ctx, r.shared.Cluster); err != nil {
+			return explain(err, o, r.accounts)
+		}
+		defer func() { s.Warn(r.collector.Close(ctx, r.batch.Progress().Left() == 0)) }()
+		for _, doubt := range r.shared.Doubts() {
+			s.Errorf("sluice: warning: %s\n", doubt)
+		}
 	}
-	defer func() { r.s.Warn(r.collector.Close(ctx, r.batch.Progress().Left() == 0)) }()
-	r.noteSettings()
-	if o.input != "-" {
-		noteFields(r.s, r.batch.PromptFields())
-	}
+	r.printStart()
 	return r.run(ctx)
 }
 
-// config is what the flags say of the batch.
-func (o *runOptions) config() (batch.Config, error) {
-	var cfg batch.Config
-	err := o.check()
-	if err != nil {
-		return cfg, err
-	}
-	cfg = batch.Config{
-		Input: o.input, Output: o.output, Timeout: o.timeout, Model: o.account.Model,
-		MaxTokens: o.maxTokens, RetryFailed: o.redo.has("failed"), Changed: o.redo.changed(),
-		Cache: o.cache,
-	}
-	if o.usesBatches() {
-		cfg.Batches = &batch.Batches{Cancel: o.cancel, Resubmit: o.redo.has("lost")}
-	}
-	cfg.Budget = o.budget.budget(time.Now())
-	cfg.Budget.Tokens, cfg.Budget.Attempts = o.budget.tokens, o.attempts
-	if cfg.System, err = o.systemText(); err != nil {
-		return cfg, err
-	}
-	if cfg.Set, err = o.settings(); err != nil {
-		return cfg, err
-	}
-	return cfg, cmp.Or(o.rows.fill(&cfg), o.checks.fill(&cfg), cfg.Sync.UnmarshalText([]byte(o.fsync)))
-}
-
-// batchRun is one run of a batch.
-type batchRun struct {
-	s         *term.Streams
-	o         *runOptions
-	accounts  *account.Accounts
-	upstreams runinfo.UpstreamCounts
-	shared    *account.Shared // nil: limits are not shared
-	batch     *batch.Batch
-	pending   int // parts that earlier runs left
-	pauses    *work.Pauses
-	collector *cluster.Remote // nil: calls are made here
-
-	observers observers // of all that happens; complete before the first call
-
-	abandoned int // calls that were open at the second interrupt
-
-	failures   runinfo.Failures
-	rejections runinfo.Rejections
-
-	mu        sync.Mutex
-	lastErr   map[string]string // of the last call that failed, by lane
-	reached   bool              // something was answered, or broke off: the provider is there
-	strangers map[string]bool   // models that were warned of
-}
-
-func newBatchRun(s *term.Streams, o *runOptions) *batchRun {
-	r := &batchRun{
-		s: s, o: o, pauses: &work.Pauses{IgnoreEarlier: o.ignore},
-		lastErr: make(map[string]string), strangers: make(map[string]bool),
-	}
-	r.observers = observers{r.pauses, sluice.ObserverFunc(r.warn)}
-	return r
-}
-
-// openAccounts makes ready where calls go.
-func (r *batchRun) openAccounts(shared *account.Shared) (err error) {
+// complete sets the fields of the batch that need the session.
+func (r *batchRun) complete(cfg *batch.Config) (err error) {
 	o := r.o
-	o.account.Rate, o.account.Excluded = o.budget.price.rate, r.leftOut
-	o.account.Scheduler = sluice.Config{Attempts: o.attempts, Observer: &r.observers, IgnorePauses: o.ignore}
-	if r.accounts, err = o.account.open(r.s); err != nil {
-		return err
-	}
-	r.shared = shared
-	r.accounts.Share(shared)
-	if o.workers {
-		return nil // workers have upstreams of their own
-	}
-	if err = r.accounts.OpenUpstreams(); err == nil && o.usesBatches() {
-		err = forecast.CheckBatches(r.accounts, o.goesLive())
-	}
-	if err != nil {
-		return errors.Join(err, r.accounts.Close())
-	}
-	return nil
-}
-
-// complete adds to what the flags say of the batch what the run has made ready.
-func (r *batchRun) complete(cfg *batch.Config) {
 	r.accounts.Fill(cfg)
-	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.In, r.s.Logger(r.o.watch.verbose), r.pauses
-	cfg.Observer, cfg.OnResult = &r.observers, r.result
+	r.pauses.IgnoreEarlier = o.ignore
+	cfg.Stdin, cfg.Logger, cfg.Pauses = r.s.In, r.s.Logger(o.watch.verbose), r.pauses
+	cfg.Observer, cfg.OnResult = r.session, r.results.Observe
 	if cfg.Batches != nil {
-		cfg.Batches.LiveTime = forecast.LiveTime(r.accounts, r.o.maxTokens, func() map[string]int { return r.batch.Models() })
+		if err := forecast.CheckBatches(r.accounts, o.goesLive()); err != nil {
+			return err
+		}
+		cfg.Batches.LiveTime = forecast.LiveTime(r.accounts, o.cfg.MaxTokens, func() map[string]int { return r.batch.Models() })
 	}
+	if !o.workers {
+		return nil
+	}
+	job, err := cluster.JobOf(o.cfg.Input, o.cfg.Output, batch.Terms{
+		Attempts: o.attempts, Throttles: r.accounts.Settings.MaxThrottles(), Timeout: o.cfg.Timeout,
+		Schema: o.checks.text, FailOn: strings.Join(o.checks.reject, ","), Feedback: o.checks.schema != "",
+	})
+	r.collector = cluster.NewRemote(job)
+	cfg.Remote = r.collector
+	return err
 }
 
-// run runs the batch, shows its progress, and says what it came to.
+// run runs the batch and prints its summary.
 func (r *batchRun) run(ctx context.Context) error {
 	ctx, abandon := context.WithCancel(ctx)
 	defer abandon()
-	p := startProgress(r.s, r.o.watch.progress, r.status)
-	defer p.stop()
-	listener := signals.Listen(signals.Config{Reread: rereading(r.s, r.accounts.Settings, r.accounts.Reread), Drain: func(os.Signal) {
-		r.batch.Drain()
-		p.drain()
-	}, Abandon: func(os.Signal) {
-		st := r.status()
-		r.abandoned = st.InFlight
-		abandon()
-	}})
-	defer listener.Stop()
-	rep, err := r.batch.Run(ctx)
-	listener.Stop()
-	p.stop()
-	if r.o.input == "-" { // before the run nobody knows what will come
+	pending := runinfo.NewParts(r.batch.Parts()).Pending
+	var rep batch.Report
+	var err error
+	aborted, outages := r.supervise(supervised{r.status, r.batch.Drain, abandon, r.accounts.Settings, r.accounts.Reread}, func(func()) {
+		rep, err = r.batch.Run(ctx)
+	})
+	if r.o.cfg.Input == "-" { // before the run, the fields were unknown
 		noteFields(r.s, r.batch.PromptFields())
 	}
-	return r.conclude(rep, p.meter.Outages(), err)
-}
-
-// result takes in what came of an item.
-func (r *batchRun) result(res *work.Result) {
-	r.upstreams.Observe(res)
-	r.failures.Observe(res)
-}
-
-// conclude prints the summary of a run that returned err, and returns what the program ends with.
-func (r *batchRun) conclude(rep batch.Report, outages map[string]time.Duration, err error) error {
 	sum := runinfo.Summarize(rep, r.accounts.Snapshot())
 	sum.AddOutages(outages)
-	sum.Input, sum.Output, sum.Events = r.o.input, r.o.output, r.o.watch.events
+	sum.Input, sum.Output, sum.Events = r.o.cfg.Input, r.o.cfg.Output, r.o.watch.events
 	if r.o.usesBatches() {
 		sum.Batch = runinfo.NewBatches(&rep.Batches)
 	}
-	r.mu.Lock()
-	if ups := r.accounts.Upstreams(); ups != nil {
-		sum.Upstreams = r.upstreams.Summarize(ups, r.lastErr)
+	sum.Upstreams = r.results.Upstreams(r.accounts.Upstreams(), &r.notices)
+	sum.First, sum.AllRuns = r.results.FirstFailures(), runinfo.AllRuns(r.o.cfg.Output)
+	if err != nil {
+		err = sum.Fail(r.failed(err, aborted))
+	} else {
+		err = r.finished(sum, rep.Retryable(), pending)
 	}
-	together := sum.SharedLimit(&r.rejections)
-	r.mu.Unlock()
-	sum.First, sum.AllRuns = r.failures.ByKind(), runinfo.AllRuns(r.o.output)
-	err = r.verdict(sum, rep.Retryable(), err)
 	if jsonErr := printEnding(r.s, &r.o.watch, sum, &sum.Ending, func() { printSummary(r.s, sum) }); jsonErr != nil {
 		return jsonErr
 	}
-	if b := together; b != nil && len(sum.Upstreams) == 0 && r.o.shared.url == "" {
-		r.s.Errorf("hint: set --%[1]s %[2]d if all models of the account share one limit: models were rejected below half of their own %[1]s limits\n",
-			b.Dimension, b.Limit)
+	if line := r.notices.SharedLimitLine(sum); line != "" {
+		r.print(line)
 	}
 	return err
 }
 
-// verdict says how the run ended, in sum and as an error. mendable says that another try may mend a failure.
-func (r *batchRun) verdict(sum *runinfo.Summary, mendable bool, err error) error {
-	switch {
-	case err == nil && r.o.cancel && sum.Left > 0:
-		sum.Outcome, sum.Hint = "called_off", r.o.calledOff(r.pending, sum.Left)
-		return nil
-	case err == nil && sum.Failed == 0:
+// finished sets the ending of a run that was not stopped. pending is the number of batches before the run.
+func (r *batchRun) finished(sum *runinfo.Summary, retryable bool, pending int) error {
+	switch line := r.o.line(nil, nil); {
+	case r.o.cancel && sum.Left > 0:
+		sum.Outcome, sum.Hint = "called_off", line.Canceled(pending, sum.Left)
+	case sum.Failed == 0:
 		sum.Outcome = "done"
 		if r.o.cancel {
-			sum.Hint = r.o.calledOff(r.pending, 0)
+			sum.Hint = line.Canceled(pending, 0)
 		}
-		return nil
-	case err == nil:
+	default:
 		sum.Outcome = "items_failed"
-		if mendable {
-			sum.Hint = fmt.Sprintf("retry the failed items: %s", r.o.withoutCancel().command("--redo", "failed"))
+		if retryable {
+			sum.Hint = "retry the failed items: " + line.WithoutCancel().With("--redo", "failed")
 		}
 		return fault.Exit(fault.ExitItems)
 	}
+	return nil
+}
+
+// failed returns the error of a run that err stopped, when requests in flight were aborted.
+func (r *batchRun) failed(err error, aborted int) *fault.Error {
 	end := explain(err, r.o, r.accounts)
-	explainPending(end, r.batch.Parts(), r.o)
-	sum.Outcome, sum.Error, sum.Hint = end.Outcome(), end.Error(), end.Hint
-	if r.abandoned > 0 {
-		format := "%w, with %d requests in flight: they may be billed"
-		if r.collector != nil {
-			format = "%w, with %d requests at workers: they continue, and the same command records their results"
-		}
-		end.Err = fmt.Errorf(format, end.Err, r.abandoned)
-		sum.Error = end.Error()
+	r.o.line(nil, nil).ExplainPending(end, r.batch.Parts(), r.o.cancel)
+	switch {
+	case aborted > 0 && r.collector != nil:
+		end.Err = fmt.Errorf("%w, with %d requests at workers: they continue, and the same command records their results", end.Err, aborted)
+	case aborted > 0:
+		end.Err = fmt.Errorf("%w, with %d requests in flight: they may be billed", end.Err, aborted)
 	}
 	return end
 }
@@ -374,7 +401,7 @@ func (r *batchRun) status() runinfo.Status {
 	if r.o.usesBatches() {
 		st.Parts = runinfo.NewParts(r.batch.Parts())
 	}
-	if r.o.input == "-" {
+	if r.o.cfg.Input == "-" {
 		st.Total = 0 // more items may come
 	}
 	return st

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
-	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/term"
@@ -19,46 +18,6 @@ import (
 
 // mostMessage is the maximum length of a quoted message.
 const mostMessage = runinfo.MaxMessage
-
-// progressBlock returns the status of a run for a terminal of that width.
-func progressBlock(st *runinfo.Status, width int) []string {
-	lines := []string{
-		prose.Fields(st.Progress()+"  "+term.Bar(st.Finished(), st.Total, min(24, width/4)), st.Failures()),
-		st.Speed(),
-		prose.Fields(st.Requests(), fmt.Sprintf("tokens %s in, %s out", prose.Group(st.Input), prose.Group(st.Output))),
-	}
-	if text := st.Parts.Text(st.At); text != "" {
-		lines = append(lines, folded(text, width)...)
-	}
-	if st.Outlook != "" {
-		lines = append(lines, st.Outlook)
-	}
-	if st.Draining {
-		lines = append(lines, folded(st.Stopping(), width)...) // its end must be visible
-	}
-	return clipped(lines, width-1)
-}
-
-// progressLine returns the status of a run in one line, for logs.
-func progressLine(st *runinfo.Status) string {
-	if st.Draining {
-		return "stopping: " + st.Stopping()
-	}
-	return prose.Fields(st.Progress(), st.Failures(), st.Speed(), st.Requests(), st.Parts.Text(st.At), st.Outlook)
-}
-
-// folded breaks a text that is too long for a line at its semicolons.
-func folded(text string, width int) []string {
-	var lines []string
-	for len(text) >= width {
-		i := strings.LastIndex(text[:width], "; ")
-		if i < 0 {
-			break
-		}
-		lines, text = append(lines, text[:i+1]), text[i+2:]
-	}
-	return append(lines, text)
-}
 
 // clipped cuts lines to a width.
 func clipped(lines []string, width int) []string {
@@ -169,55 +128,6 @@ func printLimits(s *term.Streams, sum *runinfo.Summary) {
 	}
 }
 
-// printExecSummary prints the summary of a run of commands.
-func printExecSummary(s *term.Streams, sum *runinfo.ExecSummary) {
-	if sum.Items == 0 && sum.Error == "" {
-		s.Errorf("nothing to do: there are no items\n")
-		return
-	}
-	s.Errorf("%s\n", doneText(&sum.Summary, sum.Succeeded-sum.Done))
-	for _, stage := range sum.Stages {
-		pass := ""
-		if stage.PassRate != nil {
-			pass = "pass rate " + prose.Percent(*stage.PassRate)
-		}
-		s.Row("stage", "%s: %s", stage.Stage, prose.Fields(doneText(&stage, 0), pass))
-	}
-	kinds := make(map[string]int)
-	for kind, n := range sum.Kinds {
-		kinds[kind.String()] = n
-	}
-	failedRows(s, kinds, sum.First)
-	if sum.RateLimited > 0 {
-		s.Row("limited", "%s without a recorded result: they run again on resume", prose.Count(sum.RateLimited, "item"))
-	}
-	if ran := sum.Run.Done + sum.Run.Failed; ran+sum.Left > 0 {
-		thisRun(s, ran, ran, sum.WallMS, sum.Throttles)
-		if sum.InputTokens+sum.OutputTokens > 0 {
-			s.SubRow("tokens", "%s in, %s out", prose.Group(sum.InputTokens), prose.Group(sum.OutputTokens))
-		}
-		costRow(s, sum.Cost, sum.Costed, ran, "")
-		if sum.Throttles > 0 {
-			s.SubRow("paused", "%s", prose.Times(sum.Pauses))
-		}
-		allRuns(s, sum.AllRuns)
-	}
-	if sum.Outlook != "" {
-		s.Row("usage", "%s", sum.Outlook)
-	}
-	s.Row("results", "%s", sum.Results)
-	if sum.Error == "" && sum.Hint == "" {
-		s.Errorf("next: sluice answers %s\n", term.Quote(sum.Dir))
-	}
-}
-
-// doneText counts the items of a run or a stage by their states.
-func doneText(t *proc.Summary, earlier int) string {
-	return prose.Fields(earlierText(prose.Group(t.Succeeded)+" of "+prose.Group(t.Items)+" done", earlier),
-		prose.If(t.Failed, prose.Group(t.Failed)+" failed"), prose.If(t.Quarantined, prose.Group(t.Quarantined)+" quarantined"),
-		prose.If(t.Blocked, prose.Group(t.Blocked)+" blocked"), prose.If(t.Left-t.Blocked, prose.Group(t.Left-t.Blocked)+" remaining"))
-}
-
 // earlierText adds the share of earlier runs to a count.
 func earlierText(text string, n int) string {
 	return text + prose.If(n, " ("+prose.Group(n)+" by earlier runs)")
@@ -261,6 +171,40 @@ func costRow(s *term.Streams, usd *float64, costed, items int, doubts string) {
 	default:
 		s.SubRow("cost", "%s%s", prose.Dollars(*usd), doubts)
 	}
+}
+
+// printStart prints the limit of requests in flight, remarks about the settings, and the fields of rows.
+func (r *batchRun) printStart() {
+	wanted := r.batch.Progress().Left()
+	if r.o.cfg.Input == "-" { // the number of items is unknown
+		wanted = r.accounts.Config.Limits.Concurrency
+	}
+	if note := r.accounts.RoomNote(wanted); note != "" {
+		r.s.Errorf("sluice: %s\n", note)
+	}
+	explainSettings(r.s, r.accounts.Settings, r.o.watch.verbose)
+	if r.o.cfg.Input != "-" {
+		noteFields(r.s, r.batch.PromptFields())
+	}
+}
+
+// noteFields prints the fields of rows that are sent and those that are copied to results, if there are any.
+func noteFields(s *term.Streams, fields batch.PromptFields) {
+	if len(fields.Sent)+len(fields.Kept) > 0 {
+		s.Errorf("sluice: fields sent in requests: %s; copied to results: %s\n", namesOf(fields.Sent), namesOf(fields.Kept))
+	}
+}
+
+// namesOf lists the first few names of fields.
+func namesOf(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	const most = 8
+	if more := len(names) - most; more > 0 {
+		return term.Clip(strings.Join(names[:most], ", "), mostMessage) + fmt.Sprintf(" and %d more", more)
+	}
+	return term.Clip(strings.Join(names, ", "), mostMessage)
 }
 
 // block is a text of named rows.

@@ -4,38 +4,16 @@ package cli
 // are in the package.
 
 import (
-	"errors"
 	"io"
 	"strings"
 	"testing"
-	"time"
-	"unicode/utf8"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/account"
-	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
-	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
-
-func TestProgressNeverWrapsATerminalLine(t *testing.T) {
-	lane := limits.LaneSnapshot{InFlight: 2, Oldest: time.Now().Add(-41 * time.Second)}
-	st := runinfo.New(work.Report{Total: 1e9, Already: 5e8, AlreadyFailed: 12345}, sluice.Snapshot{Lanes: []limits.LaneSnapshot{lane}})
-	st.Parts = &runinfo.Parts{All: 12, ByState: map[string]int{"in_progress": 3, "merged": 2, "waiting": 7}, Submitted: 6000, Done: 1234,
-		Expires: time.Now().Add(24 * time.Hour)}
-	var meter runinfo.Meter
-	meter.Drain()
-	st = meter.Measure(st)
-	for width := 2; width < 200; width++ {
-		for _, line := range progressBlock(&st, width) {
-			if n := utf8.RuneCountInString(line); n >= width {
-				t.Fatalf("a line of %d characters on a terminal of %d", n, width)
-			}
-		}
-	}
-}
 
 func TestTheHintOfARefusedKeyNamesThatProvidersVariable(t *testing.T) {
 	for name, key := range map[string]string{"OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": "a", "MISTRAL_API_KEY": "b"} {
@@ -55,20 +33,6 @@ func TestTheHintOfARefusedKeyNamesThatProvidersVariable(t *testing.T) {
 		if e := explain(refused, &runOptions{}, keys); !strings.HasPrefix(e.Hint, want) {
 			t.Errorf("%s: hint %q, want %q", name, e.Hint, want)
 		}
-	}
-}
-
-func TestNoNextTryIsAnnouncedOfAHostThatNothingReached(t *testing.T) {
-	var out strings.Builder
-	r := &batchRun{s: term.New(nil, nil, io.Discard, &out), accounts: openAccounts(t), o: &runOptions{}}
-	refused := sluice.Outcome{Kind: sluice.Network, Unsent: true, Err: errors.New("connection refused")}
-	r.lastErr = map[string]string{}
-	for _, o := range []sluice.Outcome{refused, {Unsent: true}} { // the second had its permit when the run ended
-		r.warn(sluice.Event{Type: limits.EventSlotReleased, Lane: "m", Outcome: o})
-	}
-	r.warn(sluice.Event{Type: limits.EventBreaker, Lane: "m", At: time.Now(), Until: time.Now().Add(time.Minute)})
-	if out.String() != "" {
-		t.Errorf("got %q", out.String())
 	}
 }
 

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,10 +17,8 @@ import (
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/runinfo"
-	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
-	"github.com/sluice-llm/sluice/limits"
 )
 
 // workerOptions are the flags of the worker command.
@@ -35,7 +31,7 @@ type workerOptions struct {
 	idleExit time.Duration
 }
 
-// newWorker returns the command that makes the calls of runs on other hosts.
+// newWorker returns the command that sends the requests of runs on other hosts.
 func newWorker(s *term.Streams) *cobra.Command {
 	var o workerOptions
 	cmd := &cobra.Command{
@@ -78,17 +74,18 @@ func (o *workerOptions) table() []flagGroup {
 	}
 }
 
-// check finds what is wrong with the flags together.
+// check rejects flags that cannot be combined.
 func (o *workerOptions) check() error {
-	if o.shared.url == "" {
-		return fault.New(fault.Missing, errors.New("a worker needs --redis, the server to which runs send requests"), "name the server: sluice worker --redis redis://HOST")
+	if err := cluster.CheckJobName(o.job); err != nil {
+		return fault.New(fault.Value, fmt.Errorf("--job: %w", err), "give a short name, such as --job labels")
 	}
-	return cmp.Or(o.watch.check(), checkJob(o.job))
+	return cmp.Or(o.watch.check(), checkRules(rule{o.shared.url == "", fault.Missing,
+		"a worker needs --redis, the server to which runs send requests", "name the server: sluice worker --redis redis://HOST"}))
 }
 
-// workerRun is one run of a worker. It tells of its accounts as a batchRun does, and has no batch.
+// workerRun is a run of a worker.
 type workerRun struct {
-	*batchRun
+	*session
 	o      *workerOptions
 	worker *batch.Worker
 	source *cluster.Source
@@ -99,148 +96,67 @@ func runWorker(ctx context.Context, s *term.Streams, o *workerOptions) (err erro
 	if err := o.check(); err != nil {
 		return err
 	}
-	w := &workerRun{o: o, batchRun: newBatchRun(s, &runOptions{account: o.account, shared: o.shared, args: s.Args, watch: o.watch})}
-	recorded, err := w.record()
-	if err != nil {
+	o.account.Purpose = account.Work
+	w := &workerRun{o: o}
+	if w.session, err = openSession(ctx, s, "worker", &o.watch, o.shared); err != nil {
 		return err
 	}
-	defer recorded()
-	watch, err := o.watch.open(ctx, s)
-	if err != nil {
+	defer w.close()
+	if err := w.openAccounts(&o.account); err != nil {
 		return err
 	}
-	defer func() { w.s.Warn(watch.close()) }()
-	w.observers = append(w.observers, watch.observers()...)
-	shared, err := o.shared.open(ctx, s, "worker", o.watch.verbose)
-	if err != nil {
-		return err
-	}
-	defer func() { w.s.Warn(shared.Close()) }()
-	if err := w.open(shared); err != nil {
-		return err
-	}
-	defer func() { err = cmp.Or(err, w.accounts.Close()) }()
-	watch.of(w.accounts)
-	ctx, abandon := context.WithCancel(ctx)
-	defer abandon()
-	if err := w.begin(ctx, shared); err != nil {
-		return err
-	}
-	watch.follow(w.worker.Progress)
-	return w.run(ctx, abandon)
-}
-
-// open makes ready where calls go.
-func (w *workerRun) open(shared *account.Shared) (err error) {
-	w.o.account.Scheduler.Observer, w.o.account.Excluded = &w.observers, w.leftOut
-	if w.accounts, err = w.o.account.open(w.s); err != nil {
-		return err
-	}
-	w.accounts.Share(shared)
-	w.accounts.Settings.File.MaxThrottles = nil // each task has its own
-	if err := w.accounts.OpenUpstreams(); err != nil {
-		return errors.Join(err, w.accounts.Close())
-	}
-	explainSettings(w.s, w.accounts.Settings, w.o.watch.verbose)
-	return nil
-}
-
-// begin makes the worker ready. A provider that is named is looked at now: a key that is missing is missed before there is a task.
-func (w *workerRun) begin(ctx context.Context, shared *account.Shared) (err error) {
-	a := w.accounts
-	if p := a.Provider; p.Name != "" && a.Upstreams() == nil {
-		if _, err := a.Key(p); err != nil {
+	explainSettings(s, w.accounts.Settings, o.watch.verbose)
+	if p := w.accounts.Provider; p.Name != "" && w.accounts.Upstreams() == nil { // a missing key is reported before the first item
+		if _, err := w.accounts.Key(p); err != nil {
 			return err
 		}
 	}
-	source := cluster.SourceConfig{Job: w.o.job, MaxItems: w.o.maxItems, IdleExit: w.o.idleExit, Lane: (&lanes{accounts: a}).of}
-	if w.source, err = shared.Source(ctx, source); err != nil {
+	ctx, abandon := context.WithCancel(ctx) // also of the source, which then returns its items
+	defer abandon()
+	source := cluster.SourceConfig{Job: o.job, MaxItems: o.maxItems, IdleExit: o.idleExit, Lane: w.accounts.Lanes()}
+	if w.source, err = w.shared.Source(ctx, source); err != nil {
 		return err
 	}
-	cfg := batch.Config{Observer: &w.observers, Logger: w.s.Logger(w.o.watch.verbose)}
-	a.Fill(&cfg)
-	w.worker, err = batch.NewWorker(cfg, w.source)
-	return err
-}
-
-// lanes are how the worker's lanes are, as they were a moment ago: a whole snapshot for each task were too much.
-type lanes struct {
-	accounts *account.Accounts
-
-	mu  sync.Mutex
-	at  time.Time
-	all map[string]limits.LaneSnapshot
-}
-
-// lanesAge is how old a look may be.
-const lanesAge = 250 * time.Millisecond
-
-// of is how the lane of a model is. With upstreams a call goes wherever it can: then it is all of them, and pauses are theirs.
-func (l *lanes) of(model string) limits.LaneSnapshot {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now := time.Now(); now.Sub(l.at) >= lanesAge {
-		l.at, l.all = now, make(map[string]limits.LaneSnapshot)
-		for _, lane := range l.accounts.Snapshot().Lanes {
-			if l.accounts.Upstreams() != nil {
-				all := l.all[""]
-				all.InFlight += lane.InFlight
-				lane = all
-			}
-			l.all[lane.Lane] = lane
-		}
+	cfg := batch.Config{Observer: w.session, Logger: s.Logger(o.watch.verbose)}
+	w.accounts.Fill(&cfg)
+	if w.worker, err = batch.NewWorker(cfg, w.source); err != nil {
+		return err
 	}
-	if l.accounts.Upstreams() != nil {
-		model = ""
-	}
-	return l.all[model]
+	w.watch.FollowItems(w.worker.Progress)
+	return w.run(ctx, abandon)
 }
 
-// run works until it is stopped, or there is nothing to do. abandon ends ctx, which is also that of the source.
+// run sends requests until the worker is stopped or has no work, and prints the result.
 func (w *workerRun) run(ctx context.Context, abandon func()) error {
-	p := startProgress(w.s, w.o.watch.progress, w.status)
-	defer p.stop()
-	listener := signals.Listen(signals.Config{Reread: rereading(w.s, w.accounts.Settings, w.accounts.Reread), Drain: func(os.Signal) {
-		w.worker.Drain()
-		p.drain()
-	}, Abandon: func(os.Signal) {
-		st := w.status()
-		w.abandoned = st.InFlight
-		abandon()
-	}})
-	defer listener.Stop()
-	rep, err := w.worker.Run(ctx)
-	var cause error
-	if stopped, ok := errors.AsType[*work.StoppedError](err); ok && stopped.Kind != sluice.OK || fault.Is[*batch.UnreachableError](err) {
-		cause = explain(err, w.batchRun.o, w.accounts)
-	}
-	returned, returnErr := w.source.Close(cause)
-	listener.Stop()
-	p.stop()
+	var rep work.Report
+	var returned int
+	var err, returnErr error
+	aborted, _ := w.supervise(supervised{w.status, w.worker.Drain, abandon, w.accounts.Settings, w.accounts.Reread}, func(func()) {
+		rep, err = w.worker.Run(ctx)
+		var cause error
+		if stopped, ok := errors.AsType[*work.StoppedError](err); ok && stopped.Kind != sluice.OK || fault.Is[*batch.UnreachableError](err) {
+			cause = w.explain(err)
+		}
+		returned, returnErr = w.source.Close(cause)
+	})
 	w.s.Warn(returnErr)
-	return w.conclude(rep, returned, err)
-}
-
-// conclude says what the worker did, and returns what the program ends with.
-func (w *workerRun) conclude(rep work.Report, returned int, err error) error {
 	if w.o.watch.progress != term.ProgressJSON {
-		line := fmt.Sprintf("%s done", prose.Group(rep.Done))
-		if rep.Failed > 0 {
-			line += fmt.Sprintf(", %s failed", prose.Group(rep.Failed))
-		}
-		if returned > 0 {
-			line += fmt.Sprintf(", %s given back", prose.Group(returned))
-		}
-		w.s.Errorf("%s in %s\n", line, prose.Span(rep.Wall))
+		w.s.Errorf("%s done%s%s in %s\n", prose.Group(rep.Done), prose.If(rep.Failed, ", "+prose.Group(rep.Failed)+" failed"),
+			prose.If(returned, ", "+prose.Group(returned)+" given back"), prose.Span(rep.Wall))
 	}
-	if w.abandoned == 0 && (err == nil || errors.Is(err, work.ErrDrained)) { // an end by a signal is the usual one
+	if aborted == 0 && (err == nil || errors.Is(err, work.ErrDrained)) { // a worker usually ends by a signal
 		return nil
 	}
-	end := explain(err, w.batchRun.o, w.accounts)
-	if w.abandoned > 0 {
-		end.Err = fmt.Errorf("%w, with %d requests in flight: they may be billed, and another worker sends them again", end.Err, w.abandoned)
+	end := w.explain(err)
+	if aborted > 0 {
+		end.Err = fmt.Errorf("%w, with %d requests in flight: they may be billed, and another worker sends them again", end.Err, aborted)
 	}
 	return end
+}
+
+// explain returns the error of the worker, with a hint in words of its command line.
+func (w *workerRun) explain(err error) *fault.Error {
+	return explain(err, &runOptions{args: w.s.Args}, w.accounts)
 }
 
 // status returns the state of the worker, for the progress.

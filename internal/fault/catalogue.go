@@ -57,7 +57,7 @@ var catalogue = []Entry{
 	{Value, ExitUsage, "an invalid value of a flag", "see sluice COMMAND --help"},
 	{Conflict, ExitUsage, "flags that cannot be combined, or a flag that needs another", "omit or add a flag"},
 	{Missing, ExitUsage, "a flag, argument or input is missing", "add it"},
-	{Settings, ExitUsage, "an invalid settings file", "correct the field"},
+	{Settings, ExitUsage, "an invalid settings file", "correct the field: https://github.com/sluice-llm/sluice/blob/main/docs/reference/settings.md describes the fields"},
 	{Provider, ExitUsage, "the provider or its address is unknown", "set --provider, or --base-url for an OpenAI-compatible server"},
 	{Key, ExitUsage, "no API key, or a malformed API key", "export the variable of the key, or use --env-file"},
 	{Limits, ExitUsage, "no limit is known", "set --rpm and --tpm, or measure them with sluice find --model M"},

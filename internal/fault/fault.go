@@ -126,6 +126,8 @@ func (e *Error) Outcome() string {
 		return "interrupted"
 	case ExitCap:
 		return "stopped"
+	case ExitItems:
+		return "items_failed"
 	}
 	return "failed"
 }

@@ -291,7 +291,7 @@ func (d *DryRun) doubt(l *Lane, a *account.Accounts) {
 		d.Hint = cmp.Or(d.Hint, why.Hint)
 	}
 	if of := a.Settings.Foreign(l.Model); of != "" {
-		d.unknown(fmt.Sprintf("limits: %s starts with the limits of %s in %s", l.Model, of, a.Settings.File.Name))
+		d.unknown(fmt.Sprintf("limits: %s starts with the limits of %s", l.Model, of))
 	}
 	if l.Cost == nil {
 		d.unknown(fmt.Sprintf("cost: the price of %s at %s is unknown", l.Model, l.Provider))

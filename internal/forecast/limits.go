@@ -54,10 +54,6 @@ func (p *Plan) setLimits(ctx context.Context, by provider.Provider) (provider.Ti
 	p.configured, p.initial = all.Split()
 	p.configured = account.Over(flags, p.configured) // to the last digit, which a float64 may lack
 	row.Limits = account.Over(p.configured, p.initial)
-	if published != nil { // a run starts with them also where the settings have an amount that passed
-		_, start := published.Split()
-		p.initial = account.Without(account.Over(p.initial, start), p.configured)
-	}
 	for d, limit := range row.Limits.All() {
 		if l := *all.At(d); l != nil && l.Source == limits.SourceAtLeast {
 			*limit = int(l.Value)
@@ -86,11 +82,11 @@ func layered(layers ...*config.Limits) (all config.Limits) {
 	known, rate := false, false
 	for _, layer := range slices.DeleteFunc(layers, func(l *config.Limits) bool { return l == nil }) {
 		for d := range new(sluice.Limits).All() {
-			limit, w, above := *layer.At(d), layer.WindowOf(d), all.WindowOf(d)
+			limit, w, has, above := *layer.At(d), layer.WindowOf(d), *all.At(d), all.WindowOf(d)
 			switch {
-			case *all.At(d) != nil || above != nil && above.N > 0:
+			case above != nil && above.N > 0, has != nil && has.Source != limits.SourceAtLeast:
 			case w != nil && w.N > 0:
-				*above = *w
+				*all.At(d), *above = nil, *w
 			case limit == nil:
 			default:
 				*all.At(d) = limit

@@ -6,106 +6,63 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
-	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// Failures keeps the first message of each kind of failure. It is safe for concurrent use.
-type Failures struct {
-	mu       sync.Mutex
-	messages map[string]string // the item and its message, by kind
+// Results adds up the results of a run by upstream, and keeps the first message of each kind of failure. The zero value is ready. It is
+// safe for concurrent use.
+type Results struct {
+	mu    sync.Mutex
+	first map[string]string    // the item and its message, by kind of failure
+	done  map[string]*Upstream // work of upstreams
 }
 
 // Observe adds a result.
-func (f *Failures) Observe(res *work.Result) {
-	if res.Kind == sluice.OK || res.Err == nil {
+func (r *Results) Observe(res *work.Result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if kind := res.Kind.String(); res.Kind != sluice.OK && res.Err != nil && r.first[kind] == "" {
+		r.first = put(r.first, kind, fmt.Sprintf("%s: %s", res.ID, term.Clip(res.Err.Error(), MaxMessage)))
+	}
+	if res.Upstream == "" {
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.messages == nil {
-		f.messages = make(map[string]string)
+	sum := r.done[res.Upstream]
+	if sum == nil {
+		sum = &Upstream{}
+		r.done = put(r.done, res.Upstream, sum)
 	}
-	if kind := res.Kind.String(); f.messages[kind] == "" {
-		f.messages[kind] = fmt.Sprintf("%s: %s", res.ID, term.Clip(res.Err.Error(), MaxMessage))
+	sum.Items++
+	if res.Kind != sluice.OK {
+		sum.Failed++
 	}
-}
-
-// ByKind returns the messages by kind of failure.
-func (f *Failures) ByKind() map[string]string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return maps.Clone(f.messages)
-}
-
-// Rejections counts the rate-limit rejections of lanes. The zero value is ready. It is safe for concurrent use.
-type Rejections struct {
-	mu    sync.Mutex
-	lanes map[string]*laneRejections
-}
-
-// laneRejections are the rejections of a lane.
-type laneRejections struct {
-	by       [limits.NumDimensions]int // all rejections, by the limit that the provider named
-	since    time.Time                 // start of the present minute
-	sent     int                       // requests with a response in the present minute
-	rejected int                       // rate-limited requests among them
-	reported bool
-}
-
-// Rejections pile up if they are more than this share of this number of requests within a minute.
-const (
-	pileUpRequests = 50
-	pileUpShare    = 0.1
-)
-
-// Observe adds an event. As soon as rejections pile up in a lane, it returns a description, once per lane; "" otherwise.
-func (r *Rejections) Observe(e sluice.Event) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l := r.lanes[e.Lane]
-	if l == nil {
-		l = &laneRejections{}
-		if r.lanes == nil {
-			r.lanes = make(map[string]*laneRejections)
+	if res.HasCost && !res.Cached { // cached results cost nothing, and do not make the cost of the other results known
+		if sum.Cost == nil {
+			sum.Cost = new(float64)
 		}
-		r.lanes[e.Lane] = l
+		*sum.Cost = prose.RoundDollars(*sum.Cost + res.Cost)
 	}
-	if e.Type == limits.EventThrottled {
-		l.by[e.Outcome.Dimension]++
-	}
-	if o := &e.Outcome; e.Type != limits.EventSlotReleased || o.Unsent || o.TooLarge {
-		return ""
-	}
-	if e.At.Sub(l.since) > time.Minute {
-		l.since, l.sent, l.rejected = e.At, 0, 0
-	}
-	l.sent++
-	if e.Outcome.Kind.Throttle() {
-		l.rejected++
-	}
-	if l.reported || l.sent < pileUpRequests || float64(l.rejected) <= pileUpShare*float64(l.sent) {
-		return ""
-	}
-	l.reported = true
-	return fmt.Sprintf("%s: the provider rate-limited %s of %s requests within a minute, and Sluice slows down",
-		e.Lane, prose.Group(l.rejected), prose.Group(l.sent))
 }
 
-// by returns the number of a lane's rejections that name a limit.
-func (r *Rejections) by(lane string, d limits.Dimension) int {
+// put sets a value of a map, which it makes if it is nil.
+func put[V any](m map[string]V, key string, v V) map[string]V {
+	if m == nil {
+		m = make(map[string]V)
+	}
+	m[key] = v
+	return m
+}
+
+// FirstFailures returns the first message of each kind of failure.
+func (r *Results) FirstFailures() map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l := r.lanes[lane]; l != nil && d != limits.AnyDimension {
-		return l.by[d]
-	}
-	return 0
+	return maps.Clone(r.first)
 }
 
 // Upstream is the work of an upstream in a run.
@@ -138,46 +95,19 @@ func (s Upstream) String() string {
 	return text
 }
 
-// UpstreamCounts counts the results of upstreams. The zero value is ready. It is safe for concurrent use.
-type UpstreamCounts struct {
-	mu   sync.Mutex
-	done map[string]*Upstream
-}
-
-// Observe adds a result.
-func (u *UpstreamCounts) Observe(res *work.Result) {
-	if res.Upstream == "" {
-		return
+// Upstreams returns the work of all upstreams, in their order; nil if there are none. Of upstreams without results, n has the last errors.
+func (r *Results) Upstreams(all *provider.Upstreams, n *Notices) (sums []Upstream) {
+	if all == nil {
+		return nil
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	sum := u.done[res.Upstream]
-	if sum == nil {
-		if u.done == nil {
-			u.done = make(map[string]*Upstream)
-		}
-		sum = &Upstream{}
-		u.done[res.Upstream] = sum
-	}
-	sum.Items++
-	if res.Kind != sluice.OK {
-		sum.Failed++
-	}
-	if res.HasCost && !res.Cached { // cached results cost nothing, and do not make the cost of the other results known
-		if sum.Cost == nil {
-			sum.Cost = new(float64)
-		}
-		*sum.Cost = prose.RoundDollars(*sum.Cost + res.Cost)
-	}
-}
-
-// Summarize returns the work of all upstreams, in their order. lastErr has the last error of each lane.
-func (u *UpstreamCounts) Summarize(all *provider.Upstreams, lastErr map[string]string) (sums []Upstream) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+	n.mu.Lock()
+	lastErr := maps.Clone(n.lastErr)
+	n.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, rep := range all.Report() {
 		sum := Upstream{}
-		if done := u.done[rep.Name]; done != nil {
+		if done := r.done[rep.Name]; done != nil {
 			sum = *done
 		}
 		sum.Name, sum.Attempts, sum.Throttles = rep.Name, rep.Sent-rep.Throttles, rep.Throttles

@@ -5,11 +5,13 @@ package runinfo
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
 )
@@ -318,4 +320,47 @@ func (s *Status) Stopping() string {
 		text += fmt.Sprintf(", oldest %s", prose.Span(s.At.Sub(oldest)))
 	}
 	return text + after
+}
+
+// Block returns the status in lines for a terminal of that width.
+func (s *Status) Block(width int) []string {
+	lines := []string{
+		prose.Fields(s.Progress()+"  "+term.Bar(s.Finished(), s.Total, min(24, width/4)), s.Failures()),
+		s.Speed(),
+		prose.Fields(s.Requests(), fmt.Sprintf("tokens %s in, %s out", prose.Group(s.Input), prose.Group(s.Output))),
+	}
+	if text := s.Parts.Text(s.At); text != "" {
+		lines = append(lines, folded(text, width)...)
+	}
+	if s.Outlook != "" {
+		lines = append(lines, s.Outlook)
+	}
+	if s.Draining {
+		lines = append(lines, folded(s.Stopping(), width)...) // its end must be visible
+	}
+	for i, line := range lines {
+		lines[i] = term.Clip(line, width-1)
+	}
+	return lines
+}
+
+// Line returns the status in one line, for logs.
+func (s *Status) Line() string {
+	if s.Draining {
+		return "stopping: " + s.Stopping()
+	}
+	return prose.Fields(s.Progress(), s.Failures(), s.Speed(), s.Requests(), s.Parts.Text(s.At), s.Outlook)
+}
+
+// folded breaks a text that is too long for a line at its semicolons.
+func folded(text string, width int) []string {
+	var lines []string
+	for len(text) >= width {
+		i := strings.LastIndex(text[:width], "; ")
+		if i < 0 {
+			break
+		}
+		lines, text = append(lines, text[:i+1]), text[i+2:]
+	}
+	return append(lines, text)
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
@@ -137,5 +138,22 @@ func TestPartsQuoteTheProblemOfAPendingBatch(t *testing.T) {
 	all[1].Problem = &batchjob.Problem{Kind: batchjob.Broken, Message: "503: overloaded"}
 	if text := NewParts(all).Text(now); !strings.HasSuffix(text, "; the provider says: 503: overloaded") {
 		t.Errorf("got %q", text)
+	}
+}
+
+func TestProgressNeverWrapsATerminalLine(t *testing.T) {
+	lane := limits.LaneSnapshot{InFlight: 2, Oldest: time.Now().Add(-41 * time.Second)}
+	st := New(work.Report{Total: 1e9, Already: 5e8, AlreadyFailed: 12345}, sluice.Snapshot{Lanes: []limits.LaneSnapshot{lane}})
+	st.Parts = &Parts{All: 12, ByState: map[string]int{"in_progress": 3, "merged": 2, "waiting": 7}, Submitted: 6000, Done: 1234,
+		Expires: time.Now().Add(24 * time.Hour)}
+	var meter Meter
+	meter.Drain()
+	st = meter.Measure(st)
+	for width := 2; width < 200; width++ {
+		for _, line := range st.Block(width) {
+			if n := utf8.RuneCountInString(line); n >= width {
+				t.Fatalf("a line of %d characters on a terminal of %d", n, width)
+			}
+		}
 	}
 }

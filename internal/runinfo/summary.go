@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/telemetry"
@@ -19,6 +20,12 @@ type Ending struct {
 	Outcome string `json:"outcome"`         // `done`, `items_failed`, `stopped`, `interrupted`, `failed` or `called_off`.
 	Error   string `json:"error,omitempty"` // Reason for an early stop.
 	Hint    string `json:"hint,omitempty"`  // Next step.
+}
+
+// Fail sets the end of a run that an error ended, and returns the error.
+func (e *Ending) Fail(err *fault.Error) error {
+	*e = Ending{err.Outcome(), err.Error(), err.Hint}
+	return err
 }
 
 // Summary is the result of a run of requests.
@@ -162,8 +169,8 @@ func (sum *Summary) CostDoubts() (text string) {
 	return text
 }
 
-// SharedLimit returns a limit that the account seems to have for several lanes together, or nil.
-func (sum *Summary) SharedLimit(rejected *Rejections) *Use {
+// sharedLimit returns a limit that the account seems to have for several lanes together, or nil.
+func (sum *Summary) sharedLimit(rejected rejections) *Use {
 	var all telemetry.SharedLimits
 	for i := range sum.Lanes {
 		l := &sum.Lanes[i]

@@ -10,13 +10,10 @@ import (
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 
-	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/term"
-	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // watchFlags say how a command shows its work.
@@ -60,16 +57,13 @@ func (f *watchFlags) check() error {
 	return nil
 }
 
-// watch is the telemetry.Watch of a command that runs items.
-type watch struct{ *telemetry.Watch }
-
 // open serves the metrics, if the flags have an address for them.
-func (f *watchFlags) open(ctx context.Context, s *term.Streams) (*watch, error) {
+func (f *watchFlags) open(ctx context.Context, s *term.Streams) (*telemetry.Watch, error) {
 	if f.metrics != "" && config.CheckAddress(f.metrics) != nil {
 		return nil, fault.New(fault.Value, fmt.Errorf("--metrics %q is not an address", f.metrics),
 			"use a host and a port, for example --metrics 127.0.0.1:9464")
 	}
-	w := &watch{newWatch(ctx, s, telemetry.WatchConfig{Metrics: f.metrics != "", Items: true})}
+	w := newWatch(ctx, s, telemetry.WatchConfig{Metrics: f.metrics != "", Items: true})
 	if f.metrics == "" {
 		return w, nil
 	}
@@ -101,8 +95,11 @@ func warnWithHint(s *term.Streams, err error) {
 	}
 }
 
-func (w *watch) observers() []sluice.Observer       { return []sluice.Observer{w} }
-func (w *watch) of(a *account.Accounts)             { w.Follow(a) }
-func (w *watch) at(s *sluice.Scheduler)             { w.FollowScheduler(s) }
-func (w *watch) follow(progress func() work.Report) { w.FollowItems(progress) }
-func (w *watch) close() error                       { return w.Close() }
+// openEvents opens the file that --events names.
+func openEvents(s *term.Streams, name string) (*telemetry.Log, error) {
+	log, err := telemetry.OpenLog(name, s.Redact)
+	if err != nil {
+		return nil, fault.New(fault.File, fmt.Errorf("--events: %w", err), "name a writable file that contains only events")
+	}
+	return log, nil
+}

@@ -1,6 +1,8 @@
 package runinfo
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,14 +22,14 @@ func TestRejectionsAreReportedOnceTheyPileUp(t *testing.T) {
 		{"many, but slowly", 5, 2 * time.Second, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var r Rejections
+			var r rejections
 			at, got := time.Now(), []int(nil)
 			for n := 1; n <= 200; n++ {
 				e := sluice.Event{Type: limits.EventSlotReleased, Lane: "m", At: at.Add(time.Duration(n) * tt.interval)}
 				if n%tt.every == 0 {
 					e.Outcome.Kind = sluice.RateLimit
 				}
-				if r.Observe(e) != "" {
+				if r.observe(e) != "" {
 					got = append(got, n)
 				}
 			}
@@ -35,5 +37,22 @@ func TestRejectionsAreReportedOnceTheyPileUp(t *testing.T) {
 				t.Errorf("reported after %v requests, want %d", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestNoNextAttemptIsAnnouncedOfAHostThatNothingReached(t *testing.T) {
+	none := func(string) string { return "" }
+	n := Notices{Foreign: none, Label: func(_, lane string) string { return lane }}
+	breaker := sluice.Event{Type: limits.EventBreaker, Lane: "m", At: time.Now(), Until: time.Now().Add(time.Minute)}
+	refused := sluice.Outcome{Kind: sluice.Network, Unsent: true, Err: errors.New("refused")}
+	failed := sluice.Event{Type: limits.EventSlotReleased, Lane: "m", Outcome: refused}
+	if lines := append(n.Lines(failed), n.Lines(breaker)...); lines != nil {
+		t.Errorf("got %q", lines)
+	}
+	failed.Outcome.Unsent = false
+	n.Lines(failed)
+	text := strings.Join(n.Lines(breaker), "\n")
+	if !strings.HasPrefix(text, "sluice: m: keeps failing") || !strings.HasSuffix(text, ": refused") {
+		t.Errorf("got %q", text)
 	}
 }

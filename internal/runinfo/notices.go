@@ -1,0 +1,234 @@
+package runinfo
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/proc"
+	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/term"
+	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
+	"github.com/sluice-llm/sluice/provider"
+)
+
+// Notices turns the events of a run into lines for its user. Set the fields before the first event. It is safe for concurrent use.
+type Notices struct {
+	Verbose  bool
+	Shared   bool                              // programs share limits by Redis
+	Commands bool                              // the run is of commands, and not of requests
+	Pauses   *work.Pauses                      // gets the events before the Notices
+	Label    func(account, lane string) string // name of a lane of requests
+	Foreign  func(model string) string         // model and file of the limits, if another model starts with them; "" if not
+	Waiting  func() int                        // number of waiting items of a run of commands; 0 if it is unknown
+
+	rejections rejections
+
+	mu      sync.Mutex
+	lastErr map[string]string // of the last failed request, by lane
+	reached bool              // a request was sent, so the provider responds
+	warned  map[string]bool   // models with foreign limits
+	limit   work.RateLimit    // the last limit that a line described
+}
+
+// lines are lines of text.
+type lines []string
+
+func (l *lines) add(format string, args ...any) {
+	*l = append(*l, "sluice: "+fmt.Sprintf(format, args...))
+}
+
+// Lines returns the lines for an event, as they are printed. Most events have none.
+func (n *Notices) Lines(e sluice.Event) []string {
+	if n.Commands {
+		return n.ofCommands(e)
+	}
+	return n.ofRequests(e)
+}
+
+func (n *Notices) ofRequests(e sluice.Event) (l lines) {
+	model, foreign := e.Lane, ""
+	if model != "" {
+		foreign = n.Foreign(model)
+	}
+	e.Lane = n.Label(e.Account, e.Lane)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	o, own := &e.Outcome, "set --rpm and --tpm to the limits of your account"
+	if e.Type == limits.EventShared && !n.Shared {
+		l.add("another process uses %s with the same key: together both may exceed its limits", e.Lane)
+		l = append(l, "hint: set --redis URL in both processes, use `sluice serve`, or run one process after the other")
+	}
+	switch {
+	case e.Type == limits.EventSlotReleased:
+		n.reached = n.reached || !o.Unsent
+		if o.Kind.Transient() && o.Err != nil {
+			n.lastErr = put(n.lastErr, e.Lane, term.Clip(o.Err.Error(), MaxMessage))
+		}
+	case e.Type == limits.EventBreaker && e.Until.IsZero():
+		l.add("%s: responds again", e.Lane)
+	case e.Type == limits.EventBreaker && n.reached: // else the run ends, without a next attempt
+		why := prose.If(len(n.lastErr[e.Lane]), ": "+n.lastErr[e.Lane])
+		l.add("%s: keeps failing, next attempt at %s%s", e.Lane, prose.Clock(e.Until, e.At, time.TimeOnly), why)
+	}
+	if text := n.rejections.observe(e); text != "" && n.Shared {
+		l.add("%s: %s", text, own)
+	} else if text != "" {
+		l.add("%s: if other programs use this key, share limits with --redis; otherwise %s", text, own)
+	}
+	if foreign != "" && !n.warned[model] {
+		n.warned = put(n.warned, model, true)
+		l.add("warning: %s starts with the limits of %s", model, foreign)
+	}
+	if !n.Verbose {
+		return l
+	}
+	switch e.Type {
+	case limits.EventLimitsChanged:
+		l.add("%s: %s is %s", e.Lane, e.Dimension, prose.Group(e.Limit))
+	case limits.EventCooldownStarted:
+		l.add("%s: pauses until %s: %s", e.Lane, prose.Clock(e.Until, e.At, time.TimeOnly), o.Kind)
+	case limits.EventCooldownEnded:
+		l.add("%s: resumed", e.Lane)
+	case limits.EventThrottled, limits.EventGaveUp:
+		l.add("%s: %s: %v", e.Lane, e.Call, o.Err)
+	}
+	return l
+}
+
+func (n *Notices) ofCommands(e sluice.Event) (l lines) {
+	limit := n.Pauses.Limit(e.Lane)
+	n.mu.Lock()
+	text, last := n.rejections.observe(e), n.limit
+	if e.Type == limits.EventCooldownStarted {
+		n.limit = limit
+	}
+	n.mu.Unlock()
+	if text != "" {
+		l.add("%s: lower --jobs, or set --rpm", text)
+	}
+	switch e.Type {
+	case limits.EventCooldownStarted:
+		if !last.SeenAt.Equal(limit.SeenAt) || limit.Until.Sub(last.Until) >= time.Second { // else an earlier line described it
+			l.add("%s", n.limitText(&limit, &e))
+		}
+	case limits.EventCooldownEnded:
+		l.add("the pause for the limit is over: commands start again")
+	case limits.EventShared:
+		l.add("another process runs %s too: together both may exceed its limits", e.Lane)
+	case limits.EventBreaker:
+		if e.Until.IsZero() {
+			l.add("%s: resumed", e.Lane)
+		} else {
+			l.add("%s: the provider keeps failing, next attempt at %s", e.Lane, prose.Clock(e.Until, e.At, time.TimeOnly))
+		}
+	case limits.EventThrottled, limits.EventGaveUp, limits.EventAttemptFailed:
+		if n.Verbose {
+			l.add("%s: %s: %v", e.Call, e.Outcome.Kind, e.Outcome.Err)
+		}
+	}
+	return l
+}
+
+// limitText describes the limit of a pause that starts: its time, the number of waiting items, and its reset. If the reset is unknown, it
+// has the next attempt instead.
+func (n *Notices) limitText(limit *work.RateLimit, e *sluice.Event) string {
+	waiting := "items wait"
+	if n := n.Waiting(); n == 1 {
+		waiting = "1 item waits"
+	} else if n > 0 {
+		waiting = prose.Count(n, "item") + " wait"
+	}
+	next, until := "next attempt at", limit.Until.Local()
+	if limit.Stated {
+		next = "reset"
+	}
+	if end, ok := errors.AsType[*proc.EndError](e.Outcome.Err); ok && end.Stated() {
+		until = end.Until // in the zone of its text
+	}
+	text := fmt.Sprintf("%s because of a limit reached at %s (%s), %s %s", waiting, prose.Clock(limit.SeenAt, e.At, time.TimeOnly),
+		strings.ReplaceAll(limit.Kind.String(), "_", " "), next, prose.Zoned(until, e.At))
+	return text + prose.If(len(limit.Text), ": "+term.Clip(limit.Text, MaxMessage))
+}
+
+// ExclusionLine returns the line for an exclusion of an upstream or of one of its keys, or for its end.
+func ExclusionLine(x provider.Exclusion) string {
+	format := "sluice: upstream %s: continues without one of its keys: %s"
+	switch {
+	case x.Kind == sluice.OK:
+		format = "sluice: upstream %s: %s"
+	case x.Whole:
+		format = "sluice: upstream %s: excluded: %s"
+	}
+	return fmt.Sprintf(format, x.Upstream, x)
+}
+
+// SharedLimitLine returns a hint if the account seems to have one limit for several lanes together; "" otherwise.
+func (n *Notices) SharedLimitLine(sum *Summary) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	b := sum.sharedLimit(n.rejections)
+	if b == nil || len(sum.Upstreams) > 0 || n.Shared {
+		return ""
+	}
+	return fmt.Sprintf("hint: set --%[1]s %[2]d if all models of the account share one limit: "+
+		"models were rejected below half of their own %[1]s limits", b.Dimension, b.Limit)
+}
+
+// rejections counts the rate-limit rejections of lanes.
+type rejections map[string]*laneRejections
+
+// laneRejections are the rejections of a lane.
+type laneRejections struct {
+	by       [limits.NumDimensions]int // all rejections, by the limit that the provider named
+	since    time.Time                 // start of the present minute
+	sent     int                       // requests with a response in the present minute
+	rejected int                       // rate-limited requests among them
+	reported bool
+}
+
+// Rejections pile up if they are more than this share of this number of requests within a minute.
+const (
+	pileUpRequests = 50
+	pileUpShare    = 0.1
+)
+
+// observe adds an event. As soon as rejections pile up in a lane, it returns a description, once per lane; "" otherwise.
+func (r *rejections) observe(e sluice.Event) string {
+	l := (*r)[e.Lane]
+	if l == nil {
+		l = &laneRejections{}
+		*r = put(*r, e.Lane, l)
+	}
+	if e.Type == limits.EventThrottled {
+		l.by[e.Outcome.Dimension]++
+	}
+	if o := &e.Outcome; e.Type != limits.EventSlotReleased || o.Unsent || o.TooLarge {
+		return ""
+	}
+	if e.At.Sub(l.since) > time.Minute {
+		l.since, l.sent, l.rejected = e.At, 0, 0
+	}
+	l.sent++
+	if e.Outcome.Kind.Throttle() {
+		l.rejected++
+	}
+	if l.reported || l.sent < pileUpRequests || float64(l.rejected) <= pileUpShare*float64(l.sent) {
+		return ""
+	}
+	l.reported = true
+	return fmt.Sprintf("%s: the provider rate-limited %s of %s requests within a minute, and Sluice slows down",
+		e.Lane, prose.Group(l.rejected), prose.Group(l.sent))
+}
+
+// by returns the number of a lane's rejections that name a limit.
+func (r rejections) by(lane string, d limits.Dimension) int {
+	if l := r[lane]; l != nil && d != limits.AnyDimension {
+		return l.by[d]
+	}
+	return 0
+}
