@@ -100,7 +100,7 @@ func (f batchForm) submits() string {
 // requests at the same account all the while.
 func batchKills(t testing.TB, form batchForm, instants []batchInstant) {
 	const each = 10
-	lines := suite.Size(20, 60)*each + 60*each*len(instants)/5 // so that there is something left to do at the last of them
+	lines := suite.Size(20, 60)*each + 60*each*len(instants)/2 // so that there is something left to do at the last of them
 	v := newBatchBench(t, form, sim.Batches{Latency: 300 * time.Millisecond, EnqueuedTokens: 8 * each * 200}, lines)
 	v.bound(each)
 	for _, instant := range instants {
