@@ -26,7 +26,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
-// A cache's files are in a directory of its own, which leaves other files of the user's directory alone. Below that are directories for
+// The files of a cache are in a subdirectory, so that other files in the directory stay. Below that are directories for
 // two digits of a key, with a file for each answer, which was written under a temporary name before.
 const (
 	cacheVersion = "v1"

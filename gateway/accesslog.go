@@ -171,7 +171,7 @@ func (l *AccessLog) put(line any, n int64) {
 	case err != nil && !l.failed:
 		l.cfg.Logger.Warn("the access log omits lines until it can be written again: " + err.Error())
 	case err == nil && l.failed:
-		l.cfg.Logger.Info("the access log is written again")
+		l.cfg.Logger.Warn("the access log is written again")
 	}
 	l.failed = err != nil
 }

@@ -65,7 +65,7 @@ type Accounts struct {
 	Config   Config
 	Provider provider.Provider // without a Name if it is recognized from the model
 	Header   http.Header
-	Room     int       // maximum number of requests in flight, because each is an open file; 0 is no limit
+	Room     int       // maximum number of requests in flight, because each is an open file; 0 means unlimited
 	Settings *Settings // nil if they cannot be read
 
 	found     sync.Map // keys by provider; without a Value if the provider needs no key

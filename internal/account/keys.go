@@ -109,7 +109,7 @@ func (a *Accounts) Key(p provider.Provider) (string, error) {
 	return key.Value, nil
 }
 
-// KeyFrom returns the variable of the key for the provider of that name; "" if there is no key.
+// KeyFrom returns the variable of the key for a provider by name; "" without a key.
 func (a *Accounts) KeyFrom(name string) string {
 	key, _ := a.found.Load(name)
 	found, _ := key.(provider.Key)

@@ -11,7 +11,7 @@ import (
 // ownFiles is how many files the run itself may need: its input, output, state and log, and the lookup of names.
 const ownFiles = 64
 
-// room returns how many requests can be in flight at once, because each is an open file; 0 is no limit.
+// room returns how many requests can be in flight at once, because each is an open file; 0 means unlimited.
 func room() int {
 	files := openFiles()
 	if files == 0 || files >= work.UsualWorkers+ownFiles {

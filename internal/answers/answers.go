@@ -85,7 +85,7 @@ type reader struct {
 	counts  Counts
 }
 
-// write writes answers. fields are those of all items, for a table.
+// write writes answers. fields has the fields of all items, for a table.
 func (r *reader) write(w io.Writer, all iter.Seq2[answer, error], fields iter.Seq2[[]batch.Field, error]) (_ Counts, err error) {
 	var names []string
 	if r.cfg.Format == "csv" && fields != nil {

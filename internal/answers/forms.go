@@ -33,7 +33,7 @@ func newForm(w io.Writer, name string, fields []string) form {
 	return &lines{w: buffered}
 }
 
-// ownNames are the names of an answer's own fields, and columns those of them that are columns of a table.
+// ownNames are the names of the fields of an answer. columns are the names of columns in a table.
 var ownNames, columns = func() (names, columns []string) {
 	for f := range reflect.TypeFor[said]().Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -41,7 +41,7 @@ type form struct {
 	upload  func(c *client, ctx context.Context, p *File) (file string, err error) // nil if Create has the requests
 	create  func(p *File, file string) (provider.Control, error)
 	results func(id string) provider.Control
-	batch   func(o object) Batch               // without ID or Status if it is no batch
+	batch   func(o object) Batch               // without ID or Status if it is not a batch
 	result  func(o object) (r Result, ok bool) // of a line
 }
 
@@ -114,7 +114,7 @@ func (c *client) Get(ctx context.Context, id string) (Batch, error) {
 	return c.batchIn(a)
 }
 
-// Cancel is no error for a batch that has ended or is being cancelled.
+// Cancel does not fail for a batch that has ended or is being cancelled.
 func (c *client) Cancel(ctx context.Context, id string) error {
 	_, err := c.send(ctx, post(c.path+segment(id)+c.form.cancel, nil), ErrUnknown, nil)
 	refusal, ok := errors.AsType[*provider.Error](err)

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// ProblemError is the error of an Upload or a Create that the provider rejected because of the part, or because of what is enqueued. It
+// ProblemError is the error of an Upload or a Create that the provider rejected because of the part, or because of enqueued requests. It
 // unwraps to the *sluice.CallError of the rejection.
 type ProblemError struct {
 	Problem

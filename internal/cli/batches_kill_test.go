@@ -133,7 +133,7 @@ func batchKills(t testing.TB, form batchForm, instants []batchInstant) {
 	}
 }
 
-// batchBench is an imitation in this process, and runs against it in processes of their own.
+// batchBench is an imitation in this process, and runs against it in other processes.
 type batchBench struct {
 	testing.TB
 	form      batchForm

@@ -44,7 +44,7 @@ func openSession(ctx context.Context, s *term.Streams, role string, flags *watch
 
 func (n *session) open(ctx context.Context, role string, redis sharedFlags) (err error) {
 	if n.flags.events != "" {
-		log, err := openEvents(n.s, n.flags.events)
+		log, err := telemetry.OpenLog(n.flags.events, n.s.Redact)
 		if err != nil {
 			return err
 		}

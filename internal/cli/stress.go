@@ -14,10 +14,12 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/account"
+	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/stress"
+	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -112,7 +114,7 @@ func runStress(ctx context.Context, s *term.Streams, o *stressOptions) error {
 		defer accounts.Close()
 	}
 	if o.events != "" {
-		log, err := openEvents(s, o.events)
+		log, err := telemetry.OpenLog(o.events, s.Redact)
 		if err != nil {
 			return err
 		}
@@ -125,6 +127,9 @@ func runStress(ctx context.Context, s *term.Streams, o *stressOptions) error {
 
 // check finds what is wrong with the flags themselves.
 func (o *stressOptions) check() error {
+	if err := config.CheckEvents(o.events); err != nil {
+		return err
+	}
 	if o.level == "" {
 		return fault.New(fault.Missing, errors.New("no level: --level is missing"), "use one of %s", strings.Join(stress.Levels(), ", "))
 	}

@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"strings"
 
@@ -48,21 +48,13 @@ func eventsFlag(field *string) flag {
 	return flag{name: "events", field: field, metavar: "FILE", help: "Append each scheduler event to FILE as a JSON line"}
 }
 
-// check refuses events on standard output.
+// check refuses events on standard output, and a wrong address.
 func (f *watchFlags) check() error {
-	if f.events == "-" {
-		return fault.New(fault.Value, errors.New("--events needs a file, because --json uses standard output"),
-			"name a file, for example --events events.jsonl")
-	}
-	return nil
+	return cmp.Or(config.CheckEvents(f.events), config.CheckMetrics(f.metrics))
 }
 
 // open serves the metrics, if the flags have an address for them.
 func (f *watchFlags) open(ctx context.Context, s *term.Streams) (*telemetry.Watch, error) {
-	if f.metrics != "" && config.CheckAddress(f.metrics) != nil {
-		return nil, fault.New(fault.Value, fmt.Errorf("--metrics %q is not an address", f.metrics),
-			"use a host and a port, for example --metrics 127.0.0.1:9464")
-	}
 	w := newWatch(ctx, s, telemetry.WatchConfig{Metrics: f.metrics != "", Items: true})
 	if f.metrics == "" {
 		return w, nil
@@ -93,13 +85,4 @@ func warnWithHint(s *term.Streams, err error) {
 	if hinted, ok := errors.AsType[*fault.Error](err); ok && hinted.Hint != "" {
 		s.Errorf("hint: %s\n", hinted.Hint)
 	}
-}
-
-// openEvents opens the file that --events names.
-func openEvents(s *term.Streams, name string) (*telemetry.Log, error) {
-	log, err := telemetry.OpenLog(name, s.Redact)
-	if err != nil {
-		return nil, fault.New(fault.File, fmt.Errorf("--events: %w", err), "name a writable file that contains only events")
-	}
-	return log, nil
 }

@@ -76,6 +76,22 @@ func CheckAddress(address string) error {
 	return wrongIf(err != nil || wrong != nil || strings.ContainsFunc(host, other), "want a host and a port, such as 127.0.0.1:8787")
 }
 
+// CheckMetrics returns an error if address, where metrics are served, is not a host and a port. "" is allowed.
+func CheckMetrics(address string) error {
+	if address == "" || CheckAddress(address) == nil {
+		return nil
+	}
+	return fault.New(fault.Value, fmt.Errorf("--metrics %q is not an address", address), "use a host and a port, for example --metrics 127.0.0.1:9464")
+}
+
+// CheckEvents returns an error if the file of events is standard output.
+func CheckEvents(file string) error {
+	if file != "-" {
+		return nil
+	}
+	return fault.New(fault.Value, errors.New("--events needs a file, because --json uses standard output"), "name a file, for example --events events.jsonl")
+}
+
 func notInName(r rune) bool {
 	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_')
 }

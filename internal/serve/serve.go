@@ -153,11 +153,9 @@ func (g *Gateway) openLogs() (err error) {
 		}
 	}
 	if name := g.settings.Events; name != "" {
-		if g.events, err = telemetry.OpenLog(name, g.cfg.Redact); err != nil {
-			return fault.New(fault.File, fmt.Errorf("--events: %w", err), "name a writable file that contains only events")
-		}
+		g.events, err = telemetry.OpenLog(name, g.cfg.Redact)
 	}
-	return nil
+	return err
 }
 
 // start opens the upstreams, and makes and describes the gateway.

@@ -125,9 +125,8 @@ func (s *settings) check() error {
 	case s.QueueTimeout <= 0 || s.DrainTimeout < 0:
 		return fault.New(fault.Value, errors.New("--queue-timeout must be above zero, and --drain-timeout zero or more"),
 			"use a time such as --queue-timeout 5m")
-	case s.Metrics != "" && config.CheckAddress(s.Metrics) != nil:
-		return fault.New(fault.Value, fmt.Errorf("--metrics %q is not an address", s.Metrics),
-			"use a host and a port, for example --metrics 127.0.0.1:9464")
+	case config.CheckMetrics(s.Metrics) != nil:
+		return config.CheckMetrics(s.Metrics)
 	case s.Metrics == s.Listen && port != "0" && s.chosen("metrics"):
 		return fault.New(fault.Conflict, fmt.Errorf("--listen and --metrics are the same address %s", s.Listen), "use different addresses")
 	case s.Redis != "" && err != nil:
@@ -138,9 +137,8 @@ func (s *settings) check() error {
 	case len(s.Tenants) > 0 && account.StateDir() == "":
 		err := s.from.File.At("serve.tenants", errors.New("spending caps need a state directory"))
 		return fault.New(fault.Settings, err, "set XDG_STATE_HOME to a directory")
-	case s.Events == "-":
-		return fault.New(fault.Value, errors.New("--events needs a file, because --json uses standard output"),
-			"name a file, for example --events events.jsonl")
+	case config.CheckEvents(s.Events) != nil:
+		return config.CheckEvents(s.Events)
 	}
 	for _, name := range s.Hosts {
 		if err := config.CheckHost(name); err != nil {

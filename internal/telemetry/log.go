@@ -1,12 +1,14 @@
 package telemetry
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/wake"
 )
 
@@ -34,19 +36,17 @@ const (
 	flushEvery = 500 * time.Millisecond // so that who follows the file sees why nothing happens
 )
 
-// OpenLog appends to the file of that name, which it makes where there is none. A last line that a killed run left cut
-// off is taken out. It refuses a file that holds something else than events. blot takes secrets out of the texts of
-// errors; nil leaves them as they are.
+// OpenLog opens or creates the file of --events and appends to it. It removes an incomplete last line, which a killed run left, and refuses
+// a file with other content than events. blot removes secrets from the texts of errors; nil keeps them.
 func OpenLog(name string, blot func(string) string) (*Log, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if err := mendTail(name, f); err != nil {
+	if err == nil {
+		if err = mendTail(name, f); err == nil {
+			return NewLog(f, blot), nil
+		}
 		f.Close()
-		return nil, err
 	}
-	return NewLog(f, blot), nil
+	return nil, fault.New(fault.File, fmt.Errorf("--events: %w", err), "name a writable file that contains only events")
 }
 
 // NewLog writes to w, which Close closes.
