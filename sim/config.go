@@ -17,10 +17,13 @@ package sim
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice/limits"
@@ -129,7 +132,28 @@ const (
 	RetryAfterDate
 	// RetryAfterNone sends no header, and omits the wait from Gemini's body.
 	RetryAfterNone
+	numRetryAfter
 )
+
+var retryAfterNames = [numRetryAfter]string{"seconds", "ms", "date", "none"}
+
+// String returns the name of the form: seconds, ms, date or none.
+func (f RetryAfterForm) String() string {
+	if f >= 0 && f < numRetryAfter {
+		return retryAfterNames[f]
+	}
+	return fmt.Sprintf("form(%d)", int(f))
+}
+
+// UnmarshalText sets the form by name, and returns an error for an unknown name.
+func (f *RetryAfterForm) UnmarshalText(b []byte) error {
+	i := slices.Index(retryAfterNames[:], string(b))
+	if i < 0 {
+		return fmt.Errorf("unknown form %q: want seconds, ms, date or none", b)
+	}
+	*f = RetryAfterForm(i)
+	return nil
+}
 
 // Faults are probabilities of failures, from 0 to 1. The first five probabilities are for admitted requests, and their sum is at most
 // 1. Failed admitted requests are charged, but do not count as paid.
@@ -157,10 +181,46 @@ type Storm struct {
 	Silent   bool          // rejections omit the wait until the end of the storm
 }
 
+// UnmarshalText reads FROM-TO or FROM-TO:STATUS, such as 3s-7s:529.
+func (s *Storm) UnmarshalText(b []byte) error {
+	span, status, hasStatus := strings.Cut(string(b), ":")
+	from, to, ok := strings.Cut(span, "-")
+	var errs [3]error
+	*s = Storm{}
+	s.From, errs[0] = time.ParseDuration(from)
+	s.To, errs[1] = time.ParseDuration(to)
+	if hasStatus {
+		s.Status, errs[2] = strconv.Atoi(status)
+	}
+	switch {
+	case !ok || errs != [3]error{}:
+		return errors.New("want FROM-TO or FROM-TO:STATUS")
+	case s.To <= s.From:
+		return errors.New("the storm ends before it starts")
+	}
+	return nil
+}
+
 // Change sets all rate limits to the values in Config times Factor, until the next Change.
 type Change struct {
 	At     time.Duration // start of the change, as time since the first request
 	Factor float64       // positive factor
+}
+
+// UnmarshalText reads AFTER:FACTOR, such as 30s:0.5.
+func (c *Change) UnmarshalText(b []byte) error {
+	after, factor, ok := strings.Cut(string(b), ":")
+	var errs [2]error
+	*c = Change{}
+	c.At, errs[0] = time.ParseDuration(after)
+	c.Factor, errs[1] = strconv.ParseFloat(factor, 64)
+	switch {
+	case !ok || errs != [2]error{}:
+		return errors.New("want AFTER:FACTOR, a duration and a number")
+	case !(c.Factor > 0):
+		return errors.New("the factor is not above zero")
+	}
+	return nil
 }
 
 // number is a field of a Config that is a number, and its name.

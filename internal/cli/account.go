@@ -2,13 +2,15 @@ package cli
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strings"
 
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/account"
+	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // accountFlags fill an account.Config.
@@ -77,16 +79,6 @@ func rereading(s *term.Streams, settings *account.Settings, read func() (lines [
 	}}
 }
 
-// printReread prints what changed when settings were read again, or why nothing changed.
-func printReread(s *term.Streams, what string, lines []string, err error) {
-	if err != nil {
-		warnWithHint(s, fmt.Errorf("%s are unchanged: %w", what, err))
-	}
-	for _, line := range lines {
-		s.Errorf("sluice: %s\n", line)
-	}
-}
-
 // sharedFlags say with whom limits are shared.
 type sharedFlags struct {
 	url string
@@ -120,4 +112,19 @@ func shownArgs(args []string) []string {
 		}
 	}
 	return shown
+}
+
+// lineOf returns the command line args, for hints about err, the error of a run; nil is none.
+func lineOf(args []string, keys *account.Accounts, err error) runinfo.CommandLine {
+	return runinfo.CommandLine{Own: args, Phrases: []string{"another output", "another output with -o", "check the key", keyHint(keys, err)}}
+}
+
+// keyHint names the rejected key.
+func keyHint(a *account.Accounts, err error) string {
+	if refused, ok := errors.AsType[*provider.Error](err); ok {
+		if name := a.KeyFrom(refused.Provider); name != "" {
+			return "check the key in " + name
+		}
+	}
+	return "name the variable of the key with --key-env, or check the key in --header"
 }

@@ -3,8 +3,8 @@
 // Standard output is for data, and standard error for people. A failure is printed as "sluice: error: ...", "hint: ..." and "code: ...",
 // and sets the exit code.
 //
-// A command is in the file with its name, and its parts are in files that start with this name. The parts that commands share are one file
-// per group of flags: account, key, limits, settings, upstreams, shared, rows, checks, budget, metrics and events.
+// A command is in the file with its name, and its output is in a file such as runoutput.go. Commands share groups of flags (account,
+// itemflags, limits, watchflags), the table of flags (flags, usage, errors), and the work around items (session, summary).
 package cli
 
 import (

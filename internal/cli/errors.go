@@ -77,3 +77,21 @@ func report(s *term.Streams, err error) int {
 	s.Errorf("code: %s\n", e.Code)
 	return e.Exit()
 }
+
+// printReread prints what changed when settings were read again, or why nothing changed.
+func printReread(s *term.Streams, what string, lines []string, err error) {
+	if err != nil {
+		warnWithHint(s, fmt.Errorf("%s are unchanged: %w", what, err))
+	}
+	for _, line := range lines {
+		s.Errorf("sluice: %s\n", line)
+	}
+}
+
+// warnWithHint prints err as a warning, with its hint.
+func warnWithHint(s *term.Streams, err error) {
+	s.Warn(err)
+	if hinted, ok := errors.AsType[*fault.Error](err); ok && hinted.Hint != "" {
+		s.Errorf("hint: %s\n", hinted.Hint)
+	}
+}

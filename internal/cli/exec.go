@@ -39,7 +39,6 @@ type execOptions struct {
 	agent      string
 	preflight  string
 	redo       redoFlag
-	fsync      string
 	checks     checkFlags
 	notBetween []string
 	bounds     boundFlags
@@ -92,7 +91,7 @@ the first interrupt, exec waits for running commands. A second interrupt ends ru
 
 // table returns the flags of exec.
 func (o *execOptions) table() []flagGroup {
-	o.cfg.Items.Path, o.cfg.Dir, o.jobs, o.attempts, o.fsync = "-", ".sluice-exec", "auto", 3, fsyncInterval
+	o.cfg.Items.Path, o.cfg.Dir, o.jobs, o.attempts = "-", ".sluice-exec", "auto", 3
 	items, cmd := &o.cfg.Items, &o.cfg.Command
 	cmd.Timeout = time.Hour
 	return []flagGroup{
@@ -107,7 +106,7 @@ func (o *execOptions) table() []flagGroup {
 				sets: "Only", fix: "set --stage to a stage of the items"},
 			{name: "from-stage", field: &items.From, metavar: "NAME", help: "Run this stage and all dependent stages again",
 				sets: "From", fix: "set --from-stage to a stage of the items"},
-			fsyncFlag(&o.fsync),
+			fsyncFlag(&o.cfg.Sync),
 		}},
 		{"Commands", []flag{
 			{name: "stdin", field: &cmd.Stdin, help: "Write each item to the standard input of its command"},
@@ -142,7 +141,7 @@ func (o *execOptions) config(s *term.Streams) (proc.Config, error) {
 			"name a file with --items FILE, or pipe the items in"},
 		rule{o.jobs != "auto" && (notNumber != nil || jobs < 1), fault.Value,
 			fmt.Sprintf("--jobs %q is neither a number of commands nor auto", o.jobs), "set --jobs to a number from 1, or to auto"},
-	), o.redo.check(), o.watch.check(), cfg.Sync.UnmarshalText([]byte(o.fsync)))
+	), o.redo.check(), o.watch.check())
 	if err != nil {
 		return cfg, err
 	}
@@ -218,7 +217,10 @@ func runExec(ctx context.Context, s *term.Streams, o *execOptions) (err error) {
 		return err
 	}
 	if o.dryRun {
-		return o.dry(s, cfg)
+		if err := printPlanned(s, cfg, o.watch.json); err != nil {
+			return o.explain(err)
+		}
+		return nil
 	}
 	r := &execRun{o: o}
 	if r.hours, err = proc.ParseHours(o.notBetween); err != nil {
@@ -298,7 +300,7 @@ func (r *execRun) run(ctx context.Context) error {
 			sum.Hint = "retry the failed items: " + r.o.line().With("--redo", "failed")
 		}
 	}
-	if jsonErr := printEnding(r.s, &r.o.watch, sum, &sum.Ending, func() { printExecSummary(r.s, sum) }); jsonErr != nil {
+	if jsonErr := r.printEnding(sum, &sum.Ending, func() { printExecSummary(r.s, sum) }); jsonErr != nil {
 		return jsonErr
 	}
 	return err

@@ -60,11 +60,11 @@ func doneText(t *proc.Summary, earlier int) string {
 		prose.If(t.Blocked, prose.Group(t.Blocked)+" blocked"), prose.If(t.Left-t.Blocked, prose.Group(t.Left-t.Blocked)+" remaining"))
 }
 
-// dry prints the commands that a run would start.
-func (o *execOptions) dry(s *term.Streams, cfg proc.Config) error {
+// printPlanned prints the commands that a run would start.
+func printPlanned(s *term.Streams, cfg proc.Config, asJSON bool) error {
 	var lines strings.Builder
 	p, err := proc.ReadPreview(cfg, func(item proc.Planned) error {
-		if o.watch.json {
+		if asJSON {
 			b, err := json.Marshal(item)
 			lines.Write(append(b, '\n'))
 			return err
@@ -77,7 +77,7 @@ func (o *execOptions) dry(s *term.Streams, cfg proc.Config) error {
 		return nil
 	})
 	if err != nil {
-		return o.explain(err)
+		return err
 	}
 	if _, err := s.Out.Write([]byte(lines.String())); err != nil {
 		return err

@@ -1,13 +1,9 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,9 +11,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/account"
 	verdicts "github.com/sluice-llm/sluice/internal/explain"
 	"github.com/sluice-llm/sluice/internal/fault"
-	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
-	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -29,9 +23,6 @@ type explainOptions struct {
 	json     bool
 	lines    bool
 }
-
-// maxError is the maximum size of an error, and of a line of JSON with its newline.
-const maxError = 16 << 20
 
 // newExplain returns the explain command.
 func newExplain(s *term.Streams) *cobra.Command {
@@ -83,18 +74,14 @@ func runExplain(s *term.Streams, o explainOptions, args []string) error {
 		in = f
 	}
 	if o.lines {
-		return explainLines(s, in, name, q)
+		enc := json.NewEncoder(s.Out) // one write per line: a reader that waits gets it, and keys are removed from it as a whole
+		enc.SetEscapeHTML(false)
+		warn := func(err error) { s.Errorf("sluice: error: %s\n", err) }
+		return q.Lines(in, name, func(v verdicts.Verdict) error { return enc.Encode(v) }, warn)
 	}
-	text, err := io.ReadAll(io.LimitReader(in, maxError+1))
-	switch {
-	case err != nil:
-		return fault.New(fault.File, fmt.Errorf("%s: %w", name, err), "name a file with the error, or send it on standard input")
-	case len(text) > maxError:
-		return fault.New(fault.Input, fmt.Errorf("%s is longer than %d MiB", name, maxError>>20), "send only the text of the error")
-	case strings.TrimSpace(string(text)) == "" && q.Status == 0 && len(q.Headers) == 0:
-		return fault.New(fault.Input, fmt.Errorf("%s is empty", name), "write the error into the file: sluice explain error.txt")
+	if err := q.ReadText(in, name); err != nil {
+		return err
 	}
-	q.Text = string(text)
 	v := verdicts.Explain(q)
 	if o.json {
 		return s.JSON(v)
@@ -123,42 +110,4 @@ func (o *explainOptions) query() (q verdicts.Query, err error) {
 		return q, account.UnknownProvider(provider.Published(), o.provider)
 	}
 	return q, nil
-}
-
-// explainLines explains the error in each line of JSON. Flags set the fields that a line omits.
-func explainLines(s *term.Streams, in io.Reader, name string, flags verdicts.Query) error {
-	const example = `write a JSON object on each line, such as {"text": "...", "status": 429}`
-	enc := json.NewEncoder(s.Out) // one write per line: a reader that waits gets it, and keys are removed from it as a whole
-	enc.SetEscapeHTML(false)
-	invalid, explained := 0, 0
-	for line, err := range work.NewLineReader(in, maxError-1).All() {
-		q := flags
-		switch long, isLong := errors.AsType[*work.TooLongError](err); {
-		case isLong:
-			line.Number, err = long.Line, fmt.Errorf("the line is longer than %d MiB", maxError>>20)
-		case err != nil:
-			return fault.New(fault.File, fmt.Errorf("%s line %d: %w", name, line.Number, err), "name a readable file, or send it on standard input")
-		case len(bytes.TrimSpace(line.Bytes)) == 0:
-			continue
-		default:
-			err = q.Read(line.Bytes)
-		}
-		if err != nil {
-			invalid++
-			s.Errorf("sluice: error: %s line %d: %s\n", name, line.Number, err)
-			continue
-		}
-		explained++
-		if err := enc.Encode(verdicts.Explain(q)); err != nil {
-			return err
-		}
-	}
-	switch {
-	case invalid > 0:
-		err := fmt.Errorf("%s of %s lines of %s are invalid", prose.Group(invalid), prose.Group(invalid+explained), name)
-		return fault.New(fault.Input, err, example)
-	case explained == 0:
-		return fault.New(fault.Input, fmt.Errorf("%s is empty", name), example)
-	}
-	return nil
 }

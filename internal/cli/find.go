@@ -3,10 +3,14 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,8 +19,12 @@ import (
 	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/find"
+	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/regular"
+	"github.com/sluice-llm/sluice/internal/runinfo"
+	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -35,7 +43,7 @@ type findOptions struct {
 	mode       string
 	outputFile string
 	maxCost    float64
-	price      price
+	price      priceFlag
 	dryRun     bool
 	progress   string
 	published  bool // --from-provider
@@ -131,7 +139,11 @@ func runFind(ctx context.Context, s *term.Streams, o *findOptions) (err error) {
 		return err
 	}
 	if o.dryRun {
-		return f.foretell()
+		if o.asJSON {
+			f.forecast.DryRun = true
+			return s.JSON(f.forecast)
+		}
+		return printSpending(s, &o.cfg, f.forecast, o.mode == modeAuto)
 	}
 	if err := f.openFile(); err != nil {
 		return err
@@ -148,7 +160,7 @@ type search struct {
 	o        *findOptions
 	accounts *account.Accounts
 	forecast find.Forecast
-	document *newFile
+	document *regular.Output
 }
 
 // check finds what is wrong with the flags themselves.
@@ -178,7 +190,7 @@ func (o *findOptions) checkFiles() error {
 	if o.outputFile == "-" {
 		return fault.New(fault.Value, errors.New("--output-file - is not a file"), "use --json to print the document on standard output")
 	}
-	return keepsApart("output-file", o.outputFile, append(o.account.Sources.Files, o.cfg.PromptFile, o.account.Keys.File)...)
+	return regular.KeepApart("--output-file", o.outputFile, append(o.account.Sources.Files, o.cfg.PromptFile, o.account.Keys.File)...)
 }
 
 // prepare finds out whose limits are searched for, and what it may cost. Nothing is sent.
@@ -271,11 +283,194 @@ func (f *search) openFile() (err error) {
 			return fault.New(fault.File, fmt.Errorf("--output-file: %w", err), "name a writable file")
 		}
 	}
-	if f.document, err = newFileFor("output-file", f.o.outputFile); err != nil {
+	if f.document, err = regular.Plan("--output-file", f.o.outputFile); err != nil {
 		return err
 	}
 	if f.s.GoesTo(f.o.outputFile) { // the file would replace what is printed
 		return fault.New(fault.File, fmt.Errorf("--output-file: standard output is redirected to %s too", f.o.outputFile), "use --json to print the document on standard output")
 	}
 	return nil
+}
+
+// fromProvider prints the limits that the provider publishes, of one model or all.
+func (o *findOptions) fromProvider(ctx context.Context, s *term.Streams) (err error) {
+	accounts, err := o.account.open(s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, accounts.Close()) }()
+	p, err := accounts.Of(o.account.Model)
+	if err != nil {
+		return err
+	}
+	own, err := account.NewLimitsReader(p, o.account.BaseURL, o.account.Keys, s.Hide)
+	if err != nil {
+		return fault.New(fault.Key, err, "export an admin key in ANTHROPIC_ADMIN_KEY or OPENAI_ADMIN_KEY")
+	}
+	found, err := own.Read(ctx)
+	if err != nil {
+		return &fault.Error{Code: fault.Rejected, Err: fmt.Errorf("limits of %s: %w", p.Name, err)}
+	}
+	if model := o.account.Model; model != "" {
+		found.Groups = slices.DeleteFunc(found.Groups, func(g provider.LimitGroup) bool { return !slices.Contains(g.Models, model) })
+		if len(found.Groups) == 0 {
+			return &fault.Error{Code: fault.Rejected, Err: fmt.Errorf("%s publishes no limits of %s for this account", p.Name, model)}
+		}
+	}
+	if o.asJSON {
+		return s.JSON(found)
+	}
+	return printPublished(s, found)
+}
+
+// watched runs a search that shows its progress, and that an interrupt stops.
+func watched[R any](ctx context.Context, f *search, engine func(context.Context, find.Config) (R, error)) (R, *fault.Error) {
+	ctx, end := signals.Interruptible(ctx)
+	defer end()
+	shown := term.NewStaged(f.s, f.o.progress)
+	defer shown.Stop()
+	cfg := f.o.cfg
+	cfg.Progress = func(at find.Progress) { shown.Show(string(at.Phase), at.Elapsed, at.String(), at) }
+	if f.o.verbose {
+		cfg.Log = func(line string) { f.s.Errorf("%s\n", line) }
+	}
+	r, err := engine(ctx, cfg)
+	return r, f.ending(err)
+}
+
+// found is the result of a search of either mode.
+type found struct {
+	document any
+	workers  int // that are safe; 0: none is known
+	line     string
+	notes    []string
+	hint     string
+	knows    bool // it is worth saying after a failure,
+	learned  bool // and worth replacing an earlier file
+}
+
+// measure finds the answer by measurements.
+func (f *search) measure(ctx context.Context) error {
+	r, end := watched(ctx, f, f.o.auto)
+	if end != nil {
+		r.Error = end.Error()
+	}
+	w := found{
+		document: r, workers: r.Workers, line: r.Line(), notes: r.Notes, hint: r.Hint, knows: r.Knows(),
+		learned: r.Knows(limits.SourceConfigured, limits.SourceAtLeast),
+	}
+	return f.report(r.Spent, end, w)
+}
+
+// sweep tries worker counts.
+func (f *search) sweep(ctx context.Context) error {
+	r, end := watched(ctx, f, find.Sweep)
+	w := found{document: r, workers: r.Recommended, line: r.Line(end != nil), knows: r.Recommended > 0, learned: r.Recommended > 0}
+	if w.knows {
+		w.notes = []string{"each worker sent only two requests, too few to reach a limit per minute; other clients of the account share its limits"}
+	}
+	return f.report(r.Spent, end, w)
+}
+
+// report writes the result of a search, and returns its end. One that sent no request has none.
+func (f *search) report(spent find.Spent, end *fault.Error, w found) (err error) {
+	if end != nil && spent.Requests == 0 {
+		return end
+	}
+	if f.o.asJSON {
+		err = f.s.JSON(w.document)
+	} else if end == nil || w.workers > 0 {
+		_, err = fmt.Fprintln(f.s.Out, w.workers)
+	}
+	if f.o.progress != term.ProgressJSON && (end == nil || end.Exit() != fault.ExitFailed || w.knows) { // else standard error is for programs
+		f.s.Errorf("%s\n", w.line)
+		for _, note := range w.notes {
+			f.s.Errorf("note: %s\n", note)
+		}
+		if w.hint != "" && end == nil { // else the error has its own
+			f.s.Errorf("hint: %s\n", w.hint)
+		}
+	}
+	// An earlier file is not replaced by less.
+	if f.document != nil && (end == nil || w.learned || end.Exit() != fault.ExitFailed && !f.document.Replaces) {
+		err = cmp.Or(err, f.write(w.document))
+	}
+	switch {
+	case end != nil:
+		return end
+	case err == nil && w.workers == 0:
+		return fault.Exit(fault.ExitThreshold)
+	}
+	return err
+}
+
+// write writes a document into the file of --output-file, without a key in it.
+func (f *search) write(document any) error {
+	b, err := json.MarshalIndent(document, "", "  ")
+	if err != nil {
+		return err
+	}
+	text := f.s.RedactData(string(b) + "\n")
+	err = f.document.Write(func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
+	if err == nil {
+		f.s.Errorf("sluice: the record of the search is in %s\n", f.document.Name)
+	}
+	return err
+}
+
+// searchAgain ends hints.
+const searchAgain = "then run the same command again"
+
+// ending returns the error of a search; nil for none.
+func (f *search) ending(err error) *fault.Error {
+	if err == nil {
+		return nil
+	}
+	e := fault.Of(err)
+	refused, said := errors.AsType[*provider.Error](err)
+	switch {
+	case fault.Is[*find.FieldError](err):
+		nameFlag(f.o.cmd, e)
+	case errors.Is(err, find.ErrTokenBudget):
+		e.Code, e.Err = fault.Cap, fmt.Errorf("stopped by --token-budget %s: %w", prose.Group(f.forecast.TokenBudget), err)
+		e.Hint = cheaper
+	case errors.Is(err, find.ErrMaxCost):
+		e.Code, e.Err = fault.Cap, fmt.Errorf("stopped by --max-cost %s: %w", prose.Dollars(f.o.maxCost), err)
+		e.Hint = cheaper
+	case errors.Is(err, find.ErrDay):
+		e.Hint = "run the same command again tomorrow, so that other work can use the remaining requests of this day"
+	case e.Code == fault.Interrupted:
+		e.Hint = "run the same command again to start a new search"
+	case said:
+		explainRefused(e, refused, f)
+	case e.Code == fault.Failed:
+		e.Code = fault.Unreachable
+	}
+	return e.Say("--concurrency", "--max-workers", runinfo.SameCommand, "run the same command again")
+}
+
+// cheaper is the hint for a budget that is used up.
+const cheaper = "raise --token-budget or --max-cost, or lower --max-workers"
+
+// explainRefused adds the reason why the provider does not respond, and a hint.
+func explainRefused(e *fault.Error, refused *provider.Error, f *search) {
+	e.Code = fault.Rejected
+	switch {
+	case refused.Kind == sluice.Auth:
+		e.Code, e.Err = fault.KeyRejected, fmt.Errorf("the key was rejected: %w", e.Err)
+		e.Hint = keyHint(f.accounts, refused) + ", " + searchAgain
+	case refused.Kind == sluice.QuotaExhausted:
+		e.Code, e.Err = fault.Quota, fmt.Errorf("the account's quota is spent: %w", e.Err)
+	case refused.Status == http.StatusNotFound:
+		e.Hint = fmt.Sprintf("check --model and --base-url: %s has no model %s for this key", f.o.cfg.Provider.Name, f.o.cfg.Target.Model)
+	case refused.Kind == sluice.ContextLength:
+		e.Hint = "use a shorter prompt with --prompt-file, or fewer --min-output-tokens"
+	case !refused.Kind.Transient() && !refused.Kind.Throttle():
+		e.Hint = "check --model, --base-url, --header, --prompt-file and --min-output-tokens: the provider rejects the requests"
+	default:
+		e.Hint = "run the same command later: the provider fails or has no capacity now"
+	}
 }

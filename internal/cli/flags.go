@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+	"encoding"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -19,13 +22,13 @@ import (
 // flag is one row of a command's table of flags. Its checks, its help and its completion are made from the row.
 type flag struct {
 	name    string // with its letter, if it has one: "output,o"
-	field   any    // pointer to the option, whose value is the default; or a pflag.Value
+	field   any    // pointer to the option, whose value is the default; an encoding.TextUnmarshaler; or a pflag.Value
 	metavar string // the kind of its values, such as FILE; or the values: "plain|json", or of a list "a,b"
 	help    string // at most 60 characters
 	common  bool   // shown by -h, too
 	without string // flags that cannot be given beside it, separated by spaces
 	sets    string // fields of a library's Config, separated by spaces, whose errors are about this flag
-	fix     string // what to do about such an error; "": see --help
+	fix     string // what to do about such an error, or a text of the wrong form; "": see --help
 }
 
 // flagGroup is the flags below one heading of --help.
@@ -65,9 +68,7 @@ func define(cmd *cobra.Command, groups ...flagGroup) {
 			if row.metavar != "" {
 				f.Annotations[metavarOf] = []string{row.metavar} // also of a value with a kind of its own
 			}
-			if row.sets != "" {
-				f.Annotations[setsOf], f.Annotations[fixOf] = strings.Fields(row.sets), []string{row.fix}
-			}
+			f.Annotations[setsOf], f.Annotations[fixOf] = strings.Fields(row.sets), []string{row.fix}
 			row.complete(cmd, name)
 		}
 	}
@@ -143,6 +144,14 @@ func (f flag) value() pflag.Value {
 		return numberFlag(field, "N", func(n float64) bool { return n >= 0 && !math.IsInf(n, 0) }, "is not a number from 0, such as 0.5")
 	case *time.Duration:
 		return durationFrom(field, 0)
+	case encoding.TextUnmarshaler:
+		t := &textValue{kind: f.metavar, set: func(text string) error {
+			return cmp.Or(checkText(text, words), field.UnmarshalText([]byte(text)))
+		}}
+		if name, ok := field.(fmt.Stringer); ok {
+			t.text = name.String()
+		}
+		return t
 	}
 	panic(fmt.Sprintf("--%s: %T is not a type of flags", f.name, f.field))
 }
@@ -196,6 +205,19 @@ func (v *textValue) Type() string { return v.kind }
 func (v *textValue) Set(text string) error {
 	v.text = text
 	return v.set(text)
+}
+
+// listOf is a flag that can be repeated, and adds a value each time.
+func listOf[T any, P interface {
+	*T
+	encoding.TextUnmarshaler
+}](field *[]T, kind string) pflag.Value {
+	return &textValue{kind: kind, set: func(text string) error {
+		var v T
+		err := P(&v).UnmarshalText([]byte(text))
+		*field = append(*field, v)
+		return err
+	}}
 }
 
 // countFrom is a whole number from minimum. A default below it stands for no value.
@@ -270,6 +292,7 @@ func (t *texts) Set(text string) error {
 // namedValues is a flag that sets one value of a table each time it is given, as NAME=VALUE.
 type namedValues struct {
 	rows  []flag
+	flags []string // names of flags of their own, which are a mistake here
 	given []string
 }
 
@@ -297,7 +320,7 @@ func (p *namedValues) Set(text string) error {
 		return row.value().Set(given)
 	}
 	near := provider.Nearest(name, names)
-	if slices.Contains(limitNames(), name) { // a flag of its own
+	if slices.Contains(p.flags, name) {
 		near = []string{"--" + name + " " + given}
 	}
 	return badValue(fmt.Sprintf("names none of %s%s", strings.Join(names, ", "), provider.DidYouMean(near)))
@@ -338,9 +361,14 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	given := strings.TrimRight("--"+wrong.GetFlag().Name+" "+wrong.GetValue(), " ")
 	if bad, ok := errors.AsType[badValue](err); ok {
-		return fault.New(fault.Value, fmt.Errorf("%s %w", given, bad), "%s", help)
+		err = fmt.Errorf("%s %w", given, bad)
+	} else {
+		err = fmt.Errorf("%s: %w", given, wrong.Unwrap())
 	}
-	return fault.New(fault.Value, fmt.Errorf("%s: %w", given, wrong.Unwrap()), "%s", help)
+	if fix := wrong.GetFlag().Annotations[fixOf]; wrong.GetValue() != "" && len(fix) > 0 && fix[0] != "" {
+		help = fix[0]
+	}
+	return fault.New(fault.Value, err, "%s", help)
 }
 
 // Flags of which each command has one at most.
@@ -384,3 +412,56 @@ func meantFlag(cmd *cobra.Command, name string) string {
 	}
 	return provider.DidYouMean(near)
 }
+
+// complete has shells complete the flag's value: by its words, by providers, tiers or models, by files, or not at all.
+func (f flag) complete(cmd *cobra.Command, name string) {
+	words := f.words()
+	isFile := slices.ContainsFunc([]string{"FILE", "DIR", "COMMAND"}, func(kind string) bool { return strings.Contains(f.metavar, kind) })
+	if isFile && words == nil {
+		return
+	}
+	err := cmd.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		values := append(slices.Clone(words), published(cmd, name)...)
+		return slices.DeleteFunc(values, func(v string) bool { return !strings.HasPrefix(v, begun) }), cobra.ShellCompDirectiveNoFileComp
+	})
+	if err != nil {
+		panic(err) // two flags have one name
+	}
+}
+
+// published returns the values of the flag provider, tier or model: those of the settings that the line names, or the built-in ones if
+// the settings cannot be read. For another flag it returns nil.
+func published(cmd *cobra.Command, flag string) (names []string) {
+	if !slices.Contains([]string{"provider", "tier", "model"}, flag) {
+		return nil
+	}
+	var from account.Sources
+	if f := cmd.Flags().Lookup("config"); f != nil {
+		from.Files = *f.Value.(*texts).field
+	}
+	registry, name := provider.Published(), ""
+	if s, err := from.Open(); err == nil {
+		registry = s.Registry
+	}
+	if flag == "provider" {
+		return registry.Names()
+	}
+	if f := cmd.Flags().Lookup("provider"); f != nil {
+		p, _ := registry.Lookup(f.Value.String())
+		name = p.Name
+	}
+	for _, t := range registry.Tiers(name) {
+		if flag == "tier" {
+			names = append(names, t.Tier)
+			continue
+		}
+		for _, m := range t.Families() {
+			names = append(names, strings.TrimSuffix(m, "*"))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// maxCost is the largest amount in US dollars, so that sums can be compared.
+const maxCost = 1e9

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/pricing"
 	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/rows"
+	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // redoFlag is the flag for the states of recorded items that run again.
@@ -40,9 +41,7 @@ func (r *redoFlag) check() error {
 	return checkRules(rule{r.has("none") && len(r.which) > 1, fault.Conflict, "--redo none and other values cannot be combined", "omit none"})
 }
 
-const fsyncInterval = "interval"
-
-func fsyncFlag(field *string) flag {
+func fsyncFlag(field *work.SyncMode) flag {
 	return flag{name: "fsync", field: field, metavar: "each|interval", help: "Flush each result to disk, or flush every 100 ms"}
 }
 
@@ -53,13 +52,13 @@ func attemptsFlag(field *int) flag {
 // boundFlags limit the cost, time and failures of a run of requests or commands.
 type boundFlags struct {
 	batch.Budget // without the deadline
-	deadline     deadline
+	deadline     deadlineFlag
 }
 
 // budgetFlags limit a run of requests.
 type budgetFlags struct {
 	boundFlags
-	price price
+	price priceFlag
 }
 
 func (f *boundFlags) flags() []flag {
@@ -90,22 +89,22 @@ func (f *boundFlags) setFailures(text string) (err error) {
 	return wrongIf(err != nil || f.Failures < 1, "is neither a whole number from 1 nor a percentage such as 5%")
 }
 
-// deadline is a flag that takes a duration from now, or an instant.
-type deadline struct {
+// deadlineFlag is a flag that takes a duration from now, or an instant.
+type deadlineFlag struct {
 	text  string
 	after time.Duration
 	at    time.Time
 }
 
 // String returns the text that was given.
-func (d *deadline) String() string { return d.text }
+func (d *deadlineFlag) String() string { return d.text }
 
 // Type returns the metavar.
-func (d *deadline) Type() string { return "DURATION|TIME" }
+func (d *deadlineFlag) Type() string { return "DURATION|TIME" }
 
 // Set reads the deadline.
-func (d *deadline) Set(text string) (err error) {
-	*d = deadline{text: text}
+func (d *deadlineFlag) Set(text string) (err error) {
+	*d = deadlineFlag{text: text}
 	if d.after, err = time.ParseDuration(text); err == nil {
 		return wrongIf(d.after <= 0, "is not above zero")
 	}
@@ -116,17 +115,17 @@ func (d *deadline) Set(text string) (err error) {
 }
 
 // from returns the instant of the deadline of a run that starts now; zero if there is none.
-func (d *deadline) from(now time.Time) time.Time {
+func (d *deadlineFlag) from(now time.Time) time.Time {
 	if d.after > 0 {
 		return now.Add(d.after)
 	}
 	return d.at
 }
 
-// price is a flag for the prices of input and output tokens.
-type price struct{ rate *pricing.Rate }
+// priceFlag is a flag for the prices of input and output tokens.
+type priceFlag struct{ rate *pricing.Rate }
 
-func (p *price) flag() flag {
+func (p *priceFlag) flag() flag {
 	set := func(text string) error {
 		rate, err := pricing.ParseRate(text)
 		p.rate = &rate
@@ -135,9 +134,6 @@ func (p *price) flag() flag {
 	return flag{name: "price", field: &textValue{kind: "IN/OUT", set: set}, help: "Set prices in USD per million tokens, such as 0.15/0.60",
 		sets: "PriceIn PriceOut Options.PriceIn Options.PriceOut"}
 }
-
-// maxCost is the largest amount in US dollars, so that sums can be compared.
-const maxCost = 1e9
 
 // checkFlags are the rules for responses.
 type checkFlags struct {

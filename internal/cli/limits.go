@@ -30,13 +30,13 @@ const rateLimitFlag = "rate-limit"
 
 // others returns the flag of the limits that have none of their own: per minute or day, with any other period, or the size of buckets.
 func (f *limitFlags) others() *namedValues {
-	var p namedValues
+	p := namedValues{flags: limitNames()}
 	for d, limit := range f.limits.All() {
 		if !slices.Contains(limitNames(), d.String()) {
 			p.rows = append(p.rows, flag{name: d.String(), field: countFrom(limit, 1)})
 		}
 		if w := f.limits.WindowOf(d); w != nil {
-			p.rows = append(p.rows, flag{name: d.WindowName(), field: &value[limits.Window]{w, "N/DURATION", limits.ParseWindow}})
+			p.rows = append(p.rows, flag{name: d.WindowName(), field: w, metavar: "N/DURATION"})
 		}
 	}
 	p.rows = append(p.rows, flag{name: "burst", field: durationFrom(&f.limits.Burst, 1)})

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +16,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/plan"
@@ -26,9 +29,9 @@ type planOptions struct {
 	cfg      forecast.PlanConfig
 	settings account.Sources
 	limits   limitFlags
-	price    price
+	price    priceFlag
 	maxCost  float64
-	deadline deadline
+	deadline deadlineFlag
 	plot     string
 	seed     uint64
 
@@ -162,12 +165,15 @@ func (o *planOptions) checkSimulation() error {
 	if !o.flags.Changed("plot") {
 		return nil
 	}
-	return cmp.Or(checkSVG(o.plot), keepsApart("plot", o.plot, append(o.settings.Files, o.cfg.Input)...))
+	if !strings.EqualFold(filepath.Ext(o.plot), ".svg") {
+		return fault.New(fault.Value, fmt.Errorf("--plot %q does not end in .svg", o.plot), "name an SVG file, for example --plot chart.svg")
+	}
+	return regular.KeepApart("--plot", o.plot, append(o.settings.Files, o.cfg.Input)...)
 }
 
 // simulateRun simulates the run and draws its chart.
 func (o *planOptions) simulateRun(ctx context.Context, s *term.Streams, f *figures) error {
-	chart, err := newFileFor("plot", o.plot)
+	chart, err := regular.Plan("--plot", o.plot)
 	if err != nil {
 		return err
 	}
@@ -179,7 +185,14 @@ func (o *planOptions) simulateRun(ctx context.Context, s *term.Streams, f *figur
 		return err
 	}
 	f.Forecast.Plot = o.plot
-	return draw(s, chart, func(w io.Writer) error { return plan.Draw(w, f.name(), *f.Forecast) })
+	if chart == nil {
+		return nil
+	}
+	if err := chart.Write(func(w io.Writer) error { return plan.Draw(w, f.name(), *f.Forecast) }); err != nil {
+		return err
+	}
+	s.Errorf("sluice: the chart is in %s\n", chart.Name)
+	return nil
 }
 
 // simulationProgress shows the progress of a simulation on a terminal.

@@ -3,17 +3,15 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-llm/sluice/internal/fault"
+	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/term"
-	"github.com/sluice-llm/sluice/internal/work"
 )
 
 // reportOptions are the flags of the report command.
@@ -24,7 +22,7 @@ type reportOptions struct {
 	asJSON bool
 }
 
-// newReport returns the command that says what a run came to.
+// newReport returns the command that reports on a run.
 func newReport(s *term.Streams) *cobra.Command {
 	var o reportOptions
 	cmd := &cobra.Command{
@@ -60,7 +58,7 @@ waits, the used share of each limit, rejections and pauses.`,
 	return cmd
 }
 
-// check finds what is wrong with the flags together.
+// check rejects flags that cannot be combined.
 func (o *reportOptions) check() error {
 	switch {
 	case o.output == "" && o.events == "":
@@ -68,39 +66,29 @@ func (o *reportOptions) check() error {
 	case o.html == "-" && o.asJSON:
 		return fault.New(fault.Conflict, errors.New("--html - and --json both go to standard output"), "write the page to a file with --html FILE")
 	}
-	return keepsApart("html", o.html, o.output, o.events)
+	return regular.KeepApart("--html", o.html, o.output, o.events)
 }
 
-// report reads what there is, and prints the report.
+// report reads the files, and prints the report.
 func (o *reportOptions) report(s *term.Streams) error {
 	name := o.html
 	if name == "-" {
 		name = ""
 	}
-	page, err := newFileFor("html", name)
+	page, err := regular.Plan("--html", name)
 	if err != nil {
 		return err
 	}
-	var a telemetry.Aggregate
-	if o.output != "" {
-		if err := o.readResults(&a); err != nil {
-			return err
-		}
+	r, err := runinfo.ReadReport(o.output, o.events, s.In)
+	if err != nil {
+		return err
 	}
-	if o.events != "" {
-		if err := readEvents(s, o.events, a.ReadEvents); err != nil {
-			return err
-		}
-	}
-	r := a.Report()
-	r.Output, r.Events = o.output, o.events
-	r.Judge(o.advice(r.Items.Total))
 	r.Redact(s.Redact, s.RedactData)
 	if page != nil {
-		if err := page.write(r.WriteHTML); err != nil {
+		if err := page.Write(r.WriteHTML); err != nil {
 			return err
 		}
-		s.Errorf("sluice: the report is in %s\n", page.name)
+		s.Errorf("sluice: the report is in %s\n", page.Name)
 	}
 	if o.html == "-" {
 		return r.WriteHTML(s.Data())
@@ -111,7 +99,7 @@ func (o *reportOptions) report(s *term.Streams) error {
 	return printReport(s, r)
 }
 
-// printReport writes a report for people. Ids and messages are other people's words.
+// printReport writes a report for people. IDs and messages can contain any characters.
 func printReport(s *term.Streams, r *telemetry.Report) error {
 	var b strings.Builder
 	if err := r.WriteText(&b); err != nil {
@@ -123,65 +111,4 @@ func printReport(s *term.Streams, r *telemetry.Report) error {
 		}
 	}
 	return nil
-}
-
-// advice is what is known of the run of that output beside its results, of which there are so many: what its state file says is
-// left, and the commands that go on with it. Its input is not known.
-func (o *reportOptions) advice(results int) telemetry.Advice {
-	if o.output == "" {
-		return telemetry.Advice{}
-	}
-	again := "sluice run … -o " + term.Quote(o.output)
-	_, path := runinfo.Places(o.output)
-	state, _ := work.LoadState(path) // without one, nothing is known to be left
-	advice := telemetry.Advice{Again: again, Retry: again + " --redo failed", Runs: state.Runs, Last: state.Last}
-	if state.Status == "" || state.Status == work.Completed {
-		return advice
-	}
-	if advice.Left = max(0, state.Total-results); advice.Left > 0 && state.Status == work.Stopped {
-		advice.Stopped = strings.TrimPrefix(state.Reason, "run stopped: ")
-	}
-	return advice
-}
-
-func (o *reportOptions) readResults(a *telemetry.Aggregate) error {
-	f, err := os.Open(o.output)
-	if err != nil {
-		return fault.New(fault.File, err, "name the file that sluice run -o OUT.jsonl wrote: sluice report OUT.jsonl")
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.IsDir() {
-		dir := term.Quote(o.output)
-		return fault.New(fault.File, fmt.Errorf("%s is a directory", o.output), "read a run of exec with sluice status %s or sluice answers %s", dir, dir)
-	}
-	if err := a.ReadResults(f); err != nil {
-		return fault.New(fault.Output, fmt.Errorf("%s: %w", o.output, err), "name the file that sluice run -o OUT.jsonl wrote")
-	}
-	return nil
-}
-
-// readEvents lets read read the events of that file, or of standard input for -.
-func readEvents(s *term.Streams, name string, read func(io.Reader) error) error {
-	in := s.In
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return fault.New(fault.File, fmt.Errorf("--events: %w", err), "name a file that sluice run --events FILE wrote")
-		}
-		defer f.Close()
-		in = f
-	}
-	err := read(in)
-	if err != nil {
-		return fault.New(fault.File, fmt.Errorf("%s: %w", inputName(name), err), "name a file that sluice run --events FILE wrote")
-	}
-	return nil
-}
-
-// inputName is a file as people call it.
-func inputName(name string) string {
-	if name == "-" {
-		return "standard input"
-	}
-	return name
 }

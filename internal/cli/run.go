@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,9 +17,9 @@ import (
 	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/forecast"
+	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/term"
-	"github.com/sluice-llm/sluice/provider"
 )
 
 // runOptions are the flags of the run command.
@@ -39,15 +38,13 @@ type runOptions struct {
 	cancel   bool
 	attempts int
 	system   string
-	set      []string
-	fsync    string
 	ignore   bool     // --ignore-pause
 	args     []string // of the command line
 }
 
 // newRun returns the command that runs the items of a file.
 func newRun(s *term.Streams) *cobra.Command {
-	o := runOptions{attempts: 6, fsync: fsyncInterval}
+	o := runOptions{attempts: 6}
 	cmd := &cobra.Command{
 		Use:   "run IN.jsonl|- -o OUT.jsonl",
 		Short: "Send the requests in a file, and record one result per request",
@@ -96,13 +93,13 @@ func (o *runOptions) table() []flagGroup {
 			{name: "max-items", field: countFrom(&o.cfg.Limit, 1), metavar: "N", help: "Stop after the first N items of the input", common: true},
 			{name: "cache", field: &o.cfg.Cache, metavar: "DIR", help: "Send equal requests once; cache successful results in DIR",
 				sets: "Cache", fix: "set --cache to a directory that you can write to"},
-			fsyncFlag(&o.fsync),
+			fsyncFlag(&o.cfg.Sync),
 		}},
 		{"Requests", slices.Concat(target, caller(o.account.keyFile("env-file"), o.account.headerFlag()), []flag{
 			{name: "system", field: &o.system, metavar: "TEXT|@FILE", help: "Set the system prompt of items that are prompts"},
 			{name: "max-tokens", field: &o.cfg.MaxTokens, metavar: "N", help: "Limit output tokens of items that are prompts"},
-			{name: "set", field: &o.set, metavar: "NAME=JSON", help: "Set a field of items that are prompts; repeatable",
-				sets: "Set", fix: `write --set temperature=0.2 or --set 'user="me"'`},
+			{name: "set", field: setFlag(&o.cfg.Set), help: "Set a field of items that are prompts; repeatable",
+				sets: "Set", fix: `write a JSON value, with quotes around a string: --set temperature=0.2 --set 'user="me"'`},
 			{name: "template", field: &o.template, metavar: "FILE", help: "Make the prompt of each row from a template with {{.field}}",
 				sets: "Template", fix: "correct the template, for example {{.question}} for the field question"},
 			{name: "timeout", field: &o.cfg.Timeout, metavar: "DURATION", help: "Limit an attempt's time (default: 10 × p99 latency, min 30s)"},
@@ -154,12 +151,15 @@ func (o *runOptions) checkFiles() error {
 	if !isFile {
 		system = ""
 	}
-	named := []namedFile{
-		{"the input", o.cfg.Input, true}, {"the output", o.cfg.Output, true}, {"--events", o.watch.events, true},
-		{"--template", o.template, true}, {"--schema", o.checks.schema, false}, {"--system", system, false},
-		{"--env-file", o.account.Keys.File, false},
-	}
-	return checkApart(named, named[1:3])
+	return regular.Apart(
+		regular.Named{What: "the input", Path: o.cfg.Input},
+		regular.Named{What: "the output", Path: o.cfg.Output, Own: true},
+		regular.Named{What: "--events", Path: o.watch.events, Own: true},
+		regular.Named{What: "--template", Path: o.template, Own: true},
+		regular.Named{What: "--schema", Path: o.checks.schema},
+		regular.Named{What: "--system", Path: system},
+		regular.Named{What: "--env-file", Path: o.account.Keys.File},
+	)
 }
 
 // texts reads the system prompt and the template.
@@ -186,18 +186,19 @@ func (o *runOptions) texts(cfg *batch.Config) (err error) {
 	return nil
 }
 
-// settings parses --set.
-func (o *runOptions) settings() (map[string]json.RawMessage, error) {
-	set := make(map[string]json.RawMessage)
-	for _, text := range o.set {
+// setFlag is a flag that sets one field of request bodies each time it is given.
+func setFlag(field *map[string]json.RawMessage) *textValue {
+	return &textValue{kind: "NAME=JSON", set: func(text string) error {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || name == "" || !json.Valid([]byte(value)) {
-			return nil, fault.New(fault.Value, fmt.Errorf("--set %s is not of the form name=json", text),
-				`write a JSON value, with quotes around a string: --set temperature=0.2 --set 'user="me"'`)
+			return badValue("is not of the form name=json")
 		}
-		set[name] = json.RawMessage(value)
-	}
-	return set, nil
+		if *field == nil {
+			*field = make(map[string]json.RawMessage)
+		}
+		(*field)[name] = json.RawMessage(value)
+		return nil
+	}}
 }
 
 // config returns the configuration of the batch, as far as the flags have it.
@@ -223,31 +224,7 @@ func (o *runOptions) config() (cfg batch.Config, err error) {
 	if err := o.texts(&cfg); err != nil {
 		return cfg, err
 	}
-	if cfg.Set, err = o.settings(); err != nil {
-		return cfg, err
-	}
-	return cfg, cmp.Or(o.checks.fill(&cfg), cfg.Sync.UnmarshalText([]byte(o.fsync)))
-}
-
-// line returns the command line, for hints. err is the error of a run, or nil.
-func (o *runOptions) line(keys *account.Accounts, err error) runinfo.CommandLine {
-	phrases := []string{"another output", "another output with -o", "check the key", keyHint(keys, err)}
-	return runinfo.CommandLine{Own: o.args, Phrases: phrases}
-}
-
-// keyHint names the rejected key.
-func keyHint(a *account.Accounts, err error) string {
-	if refused, ok := errors.AsType[*provider.Error](err); ok {
-		if name := a.KeyFrom(refused.Provider); name != "" {
-			return "check the key in " + name
-		}
-	}
-	return "name the variable of the key with --key-env, or check the key in --header"
-}
-
-// explain returns the error of a run, with a hint in words of its command line.
-func explain(err error, o *runOptions, keys *account.Accounts) *fault.Error {
-	return o.line(keys, err).Explain(err)
+	return cfg, o.checks.fill(&cfg)
 }
 
 // batchRun is a run of requests.
@@ -279,13 +256,13 @@ func runBatch(ctx context.Context, s *term.Streams, o *runOptions) (err error) {
 		return err
 	}
 	if r.batch, err = batch.Open(cfg); err != nil {
-		return explain(err, o, r.accounts)
+		return lineOf(o.args, r.accounts, err).Explain(err)
 	}
 	defer func() { err = cmp.Or(err, r.batch.Close()) }()
 	r.watch.FollowItems(r.batch.Progress)
 	if r.collector != nil { // after the output is locked: if another run has the same output, that error says more
 		if err := r.collector.Start(ctx, r.shared.Cluster); err != nil {
-			return explain(err, o, r.accounts)
+			return lineOf(o.args, r.accounts, err).Explain(err)
 		}
 		defer func() { s.Warn(r.collector.Close(ctx, r.batch.Progress().Left() == 0)) }()
 		for _, doubt := range r.shared.Doubts() {
@@ -347,7 +324,7 @@ func (r *batchRun) run(ctx context.Context) error {
 	} else {
 		err = r.finished(sum, rep.Retryable(), pending)
 	}
-	if jsonErr := printEnding(r.s, &r.o.watch, sum, &sum.Ending, func() { printSummary(r.s, sum) }); jsonErr != nil {
+	if jsonErr := r.printEnding(sum, &sum.Ending, func() { printSummary(r.s, sum) }); jsonErr != nil {
 		return jsonErr
 	}
 	if line := r.notices.SharedLimitLine(sum); line != "" {
@@ -358,7 +335,7 @@ func (r *batchRun) run(ctx context.Context) error {
 
 // finished sets the ending of a run that was not stopped. pending is the number of batches before the run.
 func (r *batchRun) finished(sum *runinfo.Summary, retryable bool, pending int) error {
-	switch line := r.o.line(nil, nil); {
+	switch line := lineOf(r.o.args, nil, nil); {
 	case r.o.cancel && sum.Left > 0:
 		sum.Outcome, sum.Hint = "called_off", line.Canceled(pending, sum.Left)
 	case sum.Failed == 0:
@@ -378,8 +355,8 @@ func (r *batchRun) finished(sum *runinfo.Summary, retryable bool, pending int) e
 
 // failed returns the error of a run that err stopped, when requests in flight were aborted.
 func (r *batchRun) failed(err error, aborted int) *fault.Error {
-	end := explain(err, r.o, r.accounts)
-	r.o.line(nil, nil).ExplainPending(end, r.batch.Parts(), r.o.cancel)
+	end := lineOf(r.o.args, r.accounts, err).Explain(err)
+	lineOf(r.o.args, nil, nil).ExplainPending(end, r.batch.Parts(), r.o.cancel)
 	switch {
 	case aborted > 0 && r.collector != nil:
 		end.Err = fmt.Errorf("%w, with %d requests at workers: they continue, and the same command records their results", end.Err, aborted)
@@ -405,4 +382,46 @@ func (r *batchRun) status() runinfo.Status {
 		st.Total = 0 // more items may come
 	}
 	return st
+}
+
+// printStart prints the limit of requests in flight, remarks about the settings, and the fields of rows.
+func (r *batchRun) printStart() {
+	wanted := r.batch.Progress().Left()
+	if r.o.cfg.Input == "-" { // the number of items is unknown
+		wanted = r.accounts.Config.Limits.Concurrency
+	}
+	if note := r.accounts.RoomNote(wanted); note != "" {
+		r.s.Errorf("sluice: %s\n", note)
+	}
+	explainSettings(r.s, r.accounts.Settings, r.o.watch.verbose)
+	if r.o.cfg.Input != "-" {
+		noteFields(r.s, r.batch.PromptFields())
+	}
+}
+
+// dry prints what the run would do. Nothing is sent, and no file is written.
+func (o *runOptions) dry(s *term.Streams, cfg batch.Config) error {
+	o.account.Purpose, o.account.Rate = account.Estimate, o.budget.price.rate
+	accounts, err := o.account.open(s)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = accounts.Close() }() // nothing was opened
+	if err := accounts.OpenUpstreams(); err != nil {
+		return err
+	}
+	cfg.Stdin = s.In
+	d, err := forecast.MakeDryRun(accounts, cfg)
+	if err != nil {
+		return lineOf(o.args, accounts, err).Explain(err)
+	}
+	if o.watch.json {
+		return s.JSON(d)
+	}
+	noteFields(s, d.Fields)
+	if err := printDryRun(s, d); err != nil {
+		return err
+	}
+	explainSettings(s, accounts.Settings, o.watch.verbose)
+	return nil
 }

@@ -3,51 +3,24 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/sluice-llm/sluice/batch"
-	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/term"
-	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/plan"
 )
-
-// mostMessage is the maximum length of a quoted message.
-const mostMessage = runinfo.MaxMessage
-
-// clipped cuts lines to a width.
-func clipped(lines []string, width int) []string {
-	for i, line := range lines {
-		lines[i] = term.Clip(line, width)
-	}
-	return lines
-}
-
-// printEnding prints the document of a summary or the summary itself, and the next step.
-func printEnding(s *term.Streams, watch *watchFlags, document any, ending *runinfo.Ending, print func()) error {
-	if watch.json {
-		if err := s.JSON(document); err != nil {
-			return err
-		}
-	}
-	if watch.progress != term.ProgressJSON { // else standard error is for programs
-		print()
-	}
-	if ending.Error == "" && ending.Hint != "" {
-		s.Errorf("hint: %s\n", ending.Hint)
-	}
-	return nil
-}
 
 // printSummary prints the items that need attention, the work of this run, and the next command.
 func printSummary(s *term.Streams, sum *runinfo.Summary) {
 	switch {
 	case sum.Total == 0 && sum.Error == "":
-		s.Errorf("nothing to do: %s has no lines\n", inputName(sum.Input))
+		s.Errorf("nothing to do: %s has no lines\n", runinfo.InputName(sum.Input))
 		return
 	case sum.Total == 0: // the error has the reason
 		return
@@ -128,66 +101,6 @@ func printLimits(s *term.Streams, sum *runinfo.Summary) {
 	}
 }
 
-// earlierText adds the share of earlier runs to a count.
-func earlierText(text string, n int) string {
-	return text + prose.If(n, " ("+prose.Group(n)+" by earlier runs)")
-}
-
-// failedRows counts failed items by kind, with the first of each in this run.
-func failedRows(s *term.Streams, kinds map[string]int, first map[string]string) {
-	for _, kind := range prose.LargestFirst(kinds) {
-		text := prose.Group(kinds[kind]) + " " + kind
-		if first[kind] != "" {
-			text += ", first " + first[kind]
-		}
-		s.Row("failed", "%s", text)
-	}
-}
-
-// thisRun writes the number of items, the time and the rate of this run. One request makes no rate.
-func thisRun(s *term.Streams, items, attempts int, wallMS int64, throttles int) {
-	const minForRate = 2
-	wall, rate := time.Duration(wallMS)*time.Millisecond, ""
-	if min(items, attempts) >= minForRate && wall > 0 {
-		rate = prose.Group(float64(items)/wall.Minutes()) + "/min"
-	}
-	s.Row("this run", "%s", prose.Fields(prose.Count(items, "item")+" in "+prose.Span(wall), rate,
-		prose.If(throttles, "rate-limited "+prose.Times(throttles))))
-}
-
-// allRuns writes the figures of all runs, if there are several.
-func allRuns(s *term.Streams, all *work.Figures) {
-	if all != nil {
-		s.Row("all runs", "%s", all)
-	}
-}
-
-// costRow writes the cost of this run, and the number of items whose cost is known.
-func costRow(s *term.Streams, usd *float64, costed, items int, doubts string) {
-	switch {
-	case usd == nil:
-	case costed < items:
-		s.SubRow("cost", "%s for %s of %s items%s", prose.Dollars(*usd), prose.Group(costed), prose.Group(items), doubts)
-	default:
-		s.SubRow("cost", "%s%s", prose.Dollars(*usd), doubts)
-	}
-}
-
-// printStart prints the limit of requests in flight, remarks about the settings, and the fields of rows.
-func (r *batchRun) printStart() {
-	wanted := r.batch.Progress().Left()
-	if r.o.cfg.Input == "-" { // the number of items is unknown
-		wanted = r.accounts.Config.Limits.Concurrency
-	}
-	if note := r.accounts.RoomNote(wanted); note != "" {
-		r.s.Errorf("sluice: %s\n", note)
-	}
-	explainSettings(r.s, r.accounts.Settings, r.o.watch.verbose)
-	if r.o.cfg.Input != "-" {
-		noteFields(r.s, r.batch.PromptFields())
-	}
-}
-
 // noteFields prints the fields of rows that are sent and those that are copied to results, if there are any.
 func noteFields(s *term.Streams, fields batch.PromptFields) {
 	if len(fields.Sent)+len(fields.Kept) > 0 {
@@ -202,158 +115,166 @@ func namesOf(names []string) string {
 	}
 	const most = 8
 	if more := len(names) - most; more > 0 {
-		return term.Clip(strings.Join(names[:most], ", "), mostMessage) + fmt.Sprintf(" and %d more", more)
+		return term.Clip(strings.Join(names[:most], ", "), runinfo.MaxMessage) + fmt.Sprintf(" and %d more", more)
 	}
-	return term.Clip(strings.Join(names, ", "), mostMessage)
+	return term.Clip(strings.Join(names, ", "), runinfo.MaxMessage)
 }
 
-// block is a text of named rows.
-type block []string
-
-func (b *block) row(name, format string, args ...any) {
-	*b = append(*b, fmt.Sprintf("  %-10s %s", name, fmt.Sprintf(format, args...)))
-}
-
-// statusBlock returns the state of a run in lines.
-func statusBlock(st *runinfo.Stored, now time.Time) []string {
-	s, head := st.State, st.Output+": "+st.Word()
-	if st.Reason != "" {
-		head += ": " + st.Reason
-	}
-	if st.Alive {
-		head += fmt.Sprintf(" (process %d)", s.PID)
-	}
-	b := block{head}
-	progress := st.Progress()
-	if s.Total > 0 {
-		progress += "  " + term.Bar(st.Finished(), s.Total, 24)
-	}
-	if s.Failed > 0 {
-		progress += fmt.Sprintf("  %s failed", prose.Group(s.Failed))
-	}
-	b.row("items", "%s", progress)
-	if st.Paused(now) {
-		text := "until " + prose.Zoned(s.RateLimitUntil.Local(), now)
-		if s.RateLimit.Text != "" {
-			text += ": " + term.Clip(s.RateLimit.Text, mostMessage)
+// printDryRun prints what a run would do.
+func printDryRun(s *term.Streams, d *forecast.DryRun) error {
+	s.Errorf("dry run: nothing is sent, and no file is written\n")
+	s.Row("items", "%s", dryItems(d))
+	if len(d.Models) > 0 {
+		out := "out without a bound"
+		if most := d.MaxOutputTokens; most != nil {
+			out = fmt.Sprintf("at most %s out", prose.Group(*most))
 		}
-		b.row("paused", "%s", text)
-	}
-	if !st.Ended() && s.Outlook != "" {
-		b.row("outlook", "%s", s.Outlook)
-	}
-	b.row("limits", "rate-limited %s, paused %s", prose.Times(s.Throttles), prose.Times(s.PauseCount))
-	if s.Runs > 1 {
-		b.row("all runs", "%s", s.Figures)
-		b.row("last run", "%s", s.Last)
-	} else {
-		b.row("tokens", "%s in, %s out", prose.Group(s.InputTokens), prose.Group(s.OutputTokens))
-	}
-	b.row("updated", "%s ago", prose.Span(now.Sub(s.UpdatedAt)))
-	b.parts(st.Parts, now)
-	return b
-}
-
-// parts adds a row for all batches, and one for each pending batch.
-func (b *block) parts(all []batch.Part, now time.Time) {
-	const maxParts = 20
-	if len(all) == 0 {
-		return
-	}
-	b.row("batches", "%s", runinfo.NewParts(all).Text(now))
-	pending := slices.DeleteFunc(slices.Clone(all), func(p batch.Part) bool { return !p.Open() })
-	for i := range pending {
-		if i == maxParts && len(pending) > maxParts+1 {
-			b.row("", "and %s more: --json lists all", prose.Group(len(pending)-maxParts))
-			return
+		s.Row("tokens", "about %s in, %s", prose.Group(d.InputTokens), out)
+		s.Row("cost", "%s", costWords(d.Cost))
+		took := "unknown"
+		if d.TimeS != nil {
+			took = "about " + shortTime(d.TimeS)
 		}
-		b.row("batch", "%s", runinfo.PartText(&pending[i], now))
+		if d.BoundBy != "" {
+			took += ", limited by " + prose.LimitName(d.BoundBy)
+		}
+		s.Row("time", "%s", took)
+		printBatches(s, d.Batches)
 	}
+	if err := printDryModels(s, d); err != nil {
+		return err
+	}
+	for _, assumed := range d.Assumed {
+		s.Row("assumed", "%s %s: %s", assumed.What, assumed.Value, assumed.Why)
+	}
+	for _, unknown := range d.Unknown {
+		s.Row("unknown", "%s", unknown)
+	}
+	if d.Hint != "" {
+		s.Errorf("hint: %s\n", d.Hint)
+	}
+	return nil
 }
 
-// sharedBlock returns the state of everything in Redis in lines.
-func sharedBlock(st *cluster.Status) []string {
-	e, kept := &st.Engine, "no append-only file"
+// dryItems counts the items.
+func dryItems(d *forecast.DryRun) string {
+	text := fmt.Sprintf("%s of %s remaining", prose.Group(d.Remaining), prose.Group(d.Total))
+	text += prose.If(d.Done, fmt.Sprintf(", %s done", prose.Group(d.Done)))
+	text += prose.If(d.Failed, fmt.Sprintf(", %s failed", prose.Group(d.Failed)))
+	return text + prose.If(d.Equal, fmt.Sprintf(", %s with the result of an equal request", prose.Group(d.Equal)))
+}
+
+// printDryModels prints a line for each model.
+func printDryModels(s *term.Streams, d *forecast.DryRun) error {
+	if len(d.Models) > 1 {
+		w := tabwriter.NewWriter(s.Err, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "  model\titems\ttokens in\tmost out\tcost\ttime\tlimited by")
+		for _, l := range d.Models {
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", term.Escape(l.Model), prose.Group(l.Items), prose.Group(l.InputTokens),
+				prose.Known(l.MaxOutputTokens, "?"), shortCost(l.Cost), shortTime(l.TimeS), l.BoundBy)
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	for _, l := range d.Models {
+		if l.TooLarge > 0 {
+			s.Row("too large", "%s to %s with more tokens than a limit allows: the provider will reject them",
+				prose.Count(l.TooLarge, "request"), l.Model)
+		}
+		for _, p := range l.Places {
+			if limits := limitParts(plan.LimitMap(p.Lane.Limits)); len(limits) > 0 {
+				s.Row("limits", "%s at %s starts with %s", l.Model, p.Name, strings.Join(limits, ", "))
+			}
+		}
+	}
+	return nil
+}
+
+// costWords writes the cost of requests.
+func costWords(c *forecast.Cost) string {
 	switch {
-	case e.Durable:
-		kept = "append-only file"
-	case e.Version == "": // such a server does not describe its files either
-		kept = "append-only file unknown"
-	}
-	b := block{fmt.Sprintf("%s: %s %s, %s, %s", st.URL, e.Name, cmp.Or(e.Version, "version unknown"), e.Mode, kept)}
-	if len(st.Accounts)+len(st.Jobs) == 0 {
-		b.row("shared", "no jobs, and no accounts used in the last two days")
-	}
-	for i := range st.Accounts {
-		a := &st.Accounts[i]
-		b = append(b, "account "+a.Account)
-		if a.Format != "" {
-			b.row("keys", "the keys in Redis have the unknown version %s", a.Format)
-		}
-		if len(a.Members) == 0 {
-			b.row("member", "none now")
-		}
-		for _, m := range a.Members {
-			version := prose.If(len(m.Version), ", "+m.Version)
-			b.row("member", "%s at %s (pid %d%s), for %s", cmp.Or(m.Role, "somebody"), cmp.Or(m.Host, "-"), m.PID, version,
-				prose.Span(st.At.Sub(m.Since)))
-		}
-		for k := range a.Lanes {
-			b.row("lane", "%s", sharedLane(&a.Lanes[k]))
-		}
-	}
-	for i := range st.Jobs {
-		b.job(&st.Jobs[i])
-	}
-	return b
-}
-
-// sharedLane describes a lane in Redis.
-func sharedLane(l *cluster.LaneStatus) string {
-	text := cmp.Or(l.Lane, "all together") + ": "
-	if l.Slots > 0 {
-		text += fmt.Sprintf("%d of %d slots", l.Open, l.Slots)
-	} else {
-		text += prose.Count(l.Open, "call") + " in flight"
-	}
-	text += prose.If(l.Waiting, ", "+prose.Count(l.Waiting, "member")+" in line")
-	switch {
-	case l.CooldownMS > 0:
-		text += fmt.Sprintf(", pauses for %s (%s)", prose.Span(time.Duration(l.CooldownMS)*time.Millisecond), l.Why)
-	case l.Probing:
-		text += ", tests the limit"
-	}
-	for _, b := range l.Budgets {
-		text += fmt.Sprintf("; %s paced at %s, %s available", b.Dimension, prose.Group(math.Round(b.Pace)), prose.Group(math.Floor(b.Level)))
-	}
-	return text
-}
-
-// job adds the state of a run with --distribute.
-func (b *block) job(j *cluster.JobStatus) {
-	*b = append(*b, "job "+j.Name)
-	if j.Version != 0 {
-		b.row("keys", "the keys in Redis have the unknown version %d", j.Version)
-		return
-	}
-	switch c := j.Collector; {
 	case c == nil:
-		b.row("collector", "none")
-	case c.Alive:
-		b.row("collector", "%s (pid %d)", c.Host, c.PID)
-	default:
-		b.row("collector", "process %[2]d on %[1]s ended: resume the run with the same command and the same files", c.Host, c.PID)
+		return "unknown"
+	case c.Most == nil:
+		return fmt.Sprintf("%s for the input, plus the cost of the output", prose.Dollars(c.Least))
+	case *c.Most == c.Least:
+		return prose.Dollars(c.Least)
 	}
-	b.row("items", "%s queued, %s at workers, %s delayed, %s with unrecorded results; %s done", prose.Group(j.Queued), prose.Group(j.Held),
-		prose.Group(j.Delayed), prose.Group(j.Results), prose.Group(j.Done))
-	if j.Poisoned > 0 {
-		b.row("given up", "%s, because workers died while processing them", prose.Count(j.Poisoned, "item"))
+	return fmt.Sprintf("%s for the input alone, at most %s with responses of maximum length",
+		prose.Dollars(c.Least), prose.Dollars(*c.Most))
+}
+
+func shortCost(c *forecast.Cost) string {
+	switch {
+	case c == nil:
+		return "?"
+	case c.Most == nil:
+		return prose.Dollars(c.Least) + " + ?"
 	}
-	if len(j.Workers) == 0 {
-		b.row("worker", "none")
+	return prose.Dollars(c.Least) + " to " + prose.Dollars(*c.Most)
+}
+
+func shortTime(seconds *float64) string {
+	switch {
+	case seconds == nil:
+		return "?"
+	case *seconds >= forecast.Forever.Seconds():
+		return "more than a century"
 	}
-	for _, w := range j.Workers {
-		seen := prose.Span(time.Duration(w.SeenMS) * time.Millisecond)
-		b.row("worker", "%s (pid %d): %s, seen %s ago", w.Host, w.PID, prose.Count(w.Held, "item"), seen)
+	return prose.Span(time.Duration(*seconds * float64(time.Second)))
+}
+
+// splitWords says how --batch divides the time until the deadline.
+func splitWords(a *forecast.Split) string {
+	took := shortTime(new(a.TimeS.Seconds()))
+	if a.WaitS == nil {
+		return fmt.Sprintf("all items are sent live immediately and take about %s, because no batch can finish before the deadline", took)
 	}
+	return fmt.Sprintf("all items go into batches; after %s, items without a result are sent live: sending all items live would take about %s",
+		prose.Span(a.WaitS.Duration), took)
+}
+
+// printBatches prints the batches, below the rows of live requests.
+func printBatches(s *term.Streams, v *forecast.Batches) {
+	if v == nil || len(v.Accounts) == 0 {
+		return
+	}
+	s.Row("by batch", "%s", batchCost(v))
+	for _, b := range v.Accounts {
+		text := fmt.Sprintf("%s at %s: %s, about %s", prose.Count(b.Batches, "batch"), b.Provider, prose.Count(b.Requests, "request"), megabytes(b.Bytes))
+		if b.Window.Duration > 0 {
+			text += ", within " + prose.Hours(b.Window.Duration)
+		}
+		if b.BoundBy != "" {
+			text += fmt.Sprintf("; %s turns for %s", prose.Group(b.Turns), strings.ReplaceAll(b.BoundBy, "_", " "))
+		}
+		s.Row("batches", "%s", text)
+	}
+	if v.Pending.Batches > 0 {
+		s.Row("pending", "%s in %s of earlier runs, which are resumed and not submitted again: the numbers above include them",
+			prose.Count(v.Requests, "request"), prose.Count(v.Batches, "batch"))
+	}
+	if v.Split != nil {
+		s.Row("deadline", "%s", splitWords(v.Split))
+	}
+}
+
+// batchCost writes the cost by Batch APIs, or the share of an unknown price.
+func batchCost(v *forecast.Batches) string {
+	price := v.Accounts[0].Price
+	alike := !slices.ContainsFunc(v.Accounts, func(b *forecast.AccountBatches) bool { return b.Price != price })
+	if v.Cost == nil && alike && price > 0 {
+		return fmt.Sprintf("unknown, but %s of the live price", prose.Percent(price))
+	}
+	return costWords(v.Cost)
+}
+
+// megabytes writes a size as providers state it.
+func megabytes(n int64) string {
+	const mega = 1e6
+	if n < mega/10 {
+		return fmt.Sprintf("%s kB", prose.Number(float64((n+999)/1000)))
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/mega)
 }

@@ -98,7 +98,7 @@ func (o *serveOptions) run(cmd *cobra.Command, s *term.Streams) error {
 	if err != nil {
 		return err
 	}
-	return o.print(s, d)
+	return printGateway(s, d, o.json)
 }
 
 // serve serves until it is interrupted.
@@ -123,7 +123,7 @@ func (o *serveOptions) serve(ctx context.Context, s *term.Streams, cfg serve.Con
 		Abandon: func(os.Signal) { abandon() },
 		Reread:  g.Reread(func(lines []string, err error) { printReread(s, "settings", lines, err) }),
 	}).Stop()
-	if err := o.print(s, g.Description()); err != nil {
+	if err := printGateway(s, g.Description(), o.json); err != nil {
 		return err
 	}
 	return g.Serve(ctx)

@@ -134,3 +134,19 @@ func (n *session) supervise(w supervised, run func(refresh func())) (aborted int
 	display.Stop()
 	return aborted, meter.Outages()
 }
+
+// printEnding prints the document of a summary or the summary itself, and the next step.
+func (n *session) printEnding(document any, ending *runinfo.Ending, print func()) error {
+	if n.flags.json {
+		if err := n.s.JSON(document); err != nil {
+			return err
+		}
+	}
+	if n.flags.progress != term.ProgressJSON { // else standard error is for programs
+		print()
+	}
+	if ending.Error == "" && ending.Hint != "" {
+		n.s.Errorf("hint: %s\n", ending.Hint)
+	}
+	return nil
+}

@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,15 +22,11 @@ import (
 
 // simOptions are the flags of the sim command.
 type simOptions struct {
-	listen     string
-	config     sim.Config
-	limits     limitFlags
-	charge     string
-	retryAfter string
-	headers    string
-	storms     []string
-	changes    []string
-	keyEnv     string
+	listen  string
+	config  sim.Config
+	limits  limitFlags
+	headers string
+	keyEnv  string
 }
 
 // newSim returns the command that serves the simulator of a provider over a socket.
@@ -63,7 +57,7 @@ is printed on standard output. GET /stats returns request counts. An interrupt s
 // table returns the flags of sim.
 func (o *simOptions) table() []flagGroup {
 	c, b := &o.config, &o.config.Batches
-	o.listen, o.charge, o.retryAfter, o.headers = "127.0.0.1:0", "declared", "seconds", "normal"
+	o.listen, o.headers = "127.0.0.1:0", "normal"
 	c.Latency, c.OutputTokens, b.Latency = 200*time.Millisecond, 64, time.Second
 	return []flagGroup{
 		{"Server", []flag{
@@ -75,8 +69,9 @@ func (o *simOptions) table() []flagGroup {
 			{name: "queue", field: &c.Queue, metavar: "N", help: "Serve N requests at once, and queue further requests"},
 			{name: "fixed-window", field: &c.FixedWindow, help: "Refill token buckets fully when a window ends"},
 			{name: "drained", field: &c.Drained, help: "Start with empty token buckets"},
-			{name: "change", field: &o.changes, metavar: "AFTER:FACTOR", help: "Multiply limits after a time, such as 30s:0.5; repeatable"},
-			{name: "charge", field: &o.charge, metavar: "declared|actual", help: "Count max_tokens, or the actual tokens of responses"},
+			{name: "change", field: listOf(&c.Changes, "AFTER:FACTOR"), help: "Multiply limits after a time, such as 30s:0.5; repeatable",
+				fix: "write --change 30s:0.5"},
+			{name: "charge", field: &c.Charge, metavar: "declared|actual", help: "Count max_tokens, or the actual tokens of responses"},
 			{name: "charge-rejections", field: &c.ChargeRefusals, help: "Also count rejected requests against request limits"},
 		})},
 		{"Responses", []flag{
@@ -84,13 +79,14 @@ func (o *simOptions) table() []flagGroup {
 			{name: "per-token", field: &c.PerToken, metavar: "DURATION", help: "Set the time per output token"},
 			{name: "jitter", field: &c.Jitter, metavar: "SIGMA", help: "Vary the latency by a lognormal factor"},
 			{name: "output-tokens", field: countFrom(&c.OutputTokens, 1), help: "Set the output tokens per response", common: true},
-			{name: "retry-after", field: &o.retryAfter, metavar: "seconds|ms|date|none", help: "Choose the form of the wait time in rejections"},
+			{name: "retry-after", field: &c.RetryAfter, metavar: "seconds|ms|date|none", help: "Choose the form of the wait time in rejections"},
 			{name: "headers", field: &o.headers, metavar: "normal|none|late|daily", help: "Choose the rate limit headers", common: true},
 			{name: "vague", field: &c.VagueBodies, help: "Omit the limit and the wait time from rejection bodies"},
 		}},
 		{"Faults", []flag{
 			{name: "fault", field: o.faults(), metavar: "KIND=SHARE", help: "Inject faults: 500, 529, 400, 429, reset, hang or cut", common: true},
-			{name: "storm", field: &o.storms, metavar: "FROM-TO[:STATUS]", help: "Reject all requests in this period; repeatable"},
+			{name: "storm", field: listOf(&c.Storms, "FROM-TO[:STATUS]"), help: "Reject all requests in this period; repeatable",
+				fix: "write --storm 3s-7s or --storm 3s-7s:529"},
 			{name: "spent-after", field: &c.SpentAfter, metavar: "N", help: "After N responses, reject all requests as out of credit"},
 		}},
 		{"Batch API", []flag{
@@ -203,64 +199,8 @@ func (o *simOptions) described() (c sim.Config, err error) {
 	if c.Batches.Latency == 0 {
 		c.Batches.Latency = -1 // as above
 	}
-	if err := c.Charge.UnmarshalText([]byte(o.charge)); err != nil {
-		return c, err
-	}
-	c.RetryAfter = map[string]sim.RetryAfterForm{
-		"seconds": sim.RetryAfterSeconds, "ms": sim.RetryAfterMillis, "date": sim.RetryAfterDate, "none": sim.RetryAfterNone,
-	}[o.retryAfter]
-	for _, text := range o.storms {
-		storm, err := parseStorm(text)
-		if err != nil {
-			return c, fault.New(fault.Value, err, "write FROM-TO or FROM-TO:STATUS, such as --storm 3s-7s or --storm 3s-7s:529")
-		}
-		c.Storms = append(c.Storms, storm)
-	}
-	for _, text := range o.changes {
-		change, err := parseChange(text)
-		if err != nil {
-			return c, fault.New(fault.Value, err, "write AFTER:FACTOR, such as --change 30s:0.5")
-		}
-		c.Changes = append(c.Changes, change)
-	}
 	if c.Key = os.Getenv(o.keyEnv); o.keyEnv != "" && c.Key == "" {
 		return c, fault.New(fault.Key, fmt.Errorf("environment variable %s is not set", o.keyEnv), "export %s=..., or omit --key-env to accept any key", o.keyEnv)
 	}
 	return c, nil
-}
-
-// parseStorm reads FROM-TO[:STATUS].
-func parseStorm(text string) (sim.Storm, error) {
-	var storm sim.Storm
-	span, status, hasStatus := strings.Cut(text, ":")
-	from, to, ok := strings.Cut(span, "-")
-	err := errors.New("two durations are needed")
-	if ok {
-		storm.From, err = time.ParseDuration(from)
-	}
-	if err == nil {
-		storm.To, err = time.ParseDuration(to)
-	}
-	if err == nil && hasStatus {
-		storm.Status, err = strconv.Atoi(status)
-	}
-	if err != nil {
-		return storm, badValue("--storm " + text + " is not FROM-TO or FROM-TO:STATUS")
-	}
-	return storm, wrongIf(storm.To <= storm.From, "--storm "+text+" ends before it starts")
-}
-
-// parseChange reads AFTER:FACTOR.
-func parseChange(text string) (change sim.Change, err error) {
-	after, factor, ok := strings.Cut(text, ":")
-	if !ok {
-		return change, fmt.Errorf("--change %s: a duration and a factor are needed", text)
-	}
-	if change.At, err = time.ParseDuration(after); err == nil {
-		change.Factor, err = strconv.ParseFloat(factor, 64)
-	}
-	if err != nil {
-		return change, fmt.Errorf("--change %s: %q is not a duration, or %q is not a number", text, after, factor)
-	}
-	return change, wrongIf(!(change.Factor > 0), "--change "+text+": the factor is not above zero")
 }

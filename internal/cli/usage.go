@@ -200,3 +200,19 @@ func one(what, hint string) cobra.PositionalArgs {
 
 // none accepts only flags.
 var none = atMost(0, "no arguments")
+
+// refuseOtherShells has the completion command reject an unknown shell. Cobra would print help, into the file for the script.
+func refuseOtherShells(root *cobra.Command) {
+	cmd, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		panic(err) // newRoot adds it
+	}
+	cmd.Args, cmd.Example = nil, "  source <(sluice completion bash)\n  sluice completion fish > ~/.config/fish/completions/sluice.fish"
+	cmd.Long = "Print the completion script of a shell. `sluice completion SHELL --help` says where to put it."
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fault.New(fault.Usage, fmt.Errorf("no completion for %s", args[0]), "use one of %s", strings.Join(subcommands(cmd), ", "))
+		}
+		return cmd.Help()
+	}
+}

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net"
 	"strings"
 
@@ -11,7 +10,6 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"github.com/sluice-llm/sluice/internal/config"
-	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/term"
 )
@@ -77,12 +75,4 @@ func newWatch(ctx context.Context, s *term.Streams, cfg telemetry.WatchConfig) *
 		otel.SetErrorHandler(otel.ErrorHandlerFunc(o.Warn))
 	}
 	return w
-}
-
-// warnWithHint prints err as a warning, with its hint.
-func warnWithHint(s *term.Streams, err error) {
-	s.Warn(err)
-	if hinted, ok := errors.AsType[*fault.Error](err); ok && hinted.Hint != "" {
-		s.Errorf("hint: %s\n", hinted.Hint)
-	}
 }

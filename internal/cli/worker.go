@@ -156,7 +156,7 @@ func (w *workerRun) run(ctx context.Context, abandon func()) error {
 
 // explain returns the error of the worker, with a hint in words of its command line.
 func (w *workerRun) explain(err error) *fault.Error {
-	return explain(err, &runOptions{args: w.s.Args}, w.accounts)
+	return lineOf(w.s.Args, w.accounts, err).Explain(err)
 }
 
 // status returns the state of the worker, for the progress.

@@ -31,6 +31,14 @@ func Group[N int | int64 | float64](n N) string {
 	return sign + digits
 }
 
+// Known writes a number, or the text for an unknown number.
+func Known[N int | int64](n *N, unknown string) string {
+	if n == nil {
+		return unknown
+	}
+	return Group(*n)
+}
+
 // Number writes a figure, none below zero, with as many digits as it is worth.
 func Number(n float64) string {
 	switch {
@@ -164,6 +172,14 @@ func Span(d time.Duration) string {
 		return fmt.Sprintf("%d days", hours/24)
 	}
 	return fmt.Sprintf("%d days %d h", hours/24, hours%24)
+}
+
+// Hours writes a long duration as providers state it, such as 24 h.
+func Hours(d time.Duration) string {
+	if d%time.Hour != 0 {
+		return Span(d)
+	}
+	return Number(d.Hours()) + " h"
 }
 
 // Clock writes an instant as seen at another: the local time in that layout, or the date and time if that is another day.

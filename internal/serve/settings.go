@@ -169,16 +169,8 @@ func (s *settings) guard(ip net.IP) error {
 
 // checkFiles refuses files that cannot be written, or that would overwrite each other or a file that is read.
 func (s *settings) checkFiles() error {
-	names := make(map[string]string) // of files, by path
-	for path := range s.from.Files {
-		names[path] = "the settings"
-	}
-	for _, up := range s.from.File.Upstreams {
-		if up.KeyFile != "" {
-			names[s.from.Beside("upstreams", up.KeyFile)] = "key_file of upstream " + up.Name
-		}
-	}
-	for _, f := range table {
+	var files []regular.Named
+	for _, f := range slices.Backward(table[:]) {
 		path := fmt.Sprint(f.value(&s.Serve))
 		if !f.file || path == "" || path == "-" {
 			continue
@@ -187,14 +179,17 @@ func (s *settings) checkFiles() error {
 			return fault.New(fault.File, s.wrong(f.name, path+": the directory does not exist"),
 				"create the directory, or use a file in an existing one")
 		}
-		for other, name := range names {
-			if regular.Same(path, other) {
-				return fault.New(fault.Conflict, fmt.Errorf("%s and %s are the same file %s", f.name, name, other), "use different files")
-			}
-		}
-		names[path] = f.name
+		files = append(files, regular.Named{What: f.name, Path: path, Own: true})
 	}
-	return nil
+	for path := range s.from.Files {
+		files = append(files, regular.Named{What: "the settings", Path: path})
+	}
+	for _, up := range s.from.File.Upstreams {
+		if up.KeyFile != "" {
+			files = append(files, regular.Named{What: "key_file of upstream " + up.Name, Path: s.from.Beside("upstreams", up.KeyFile)})
+		}
+	}
+	return regular.Apart(files...)
 }
 
 // leadsTo reports whether requests to a base URL arrive at an address of this host, as far as the texts show.

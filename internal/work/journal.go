@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,15 +29,19 @@ const (
 
 const syncEvery = 100 * time.Millisecond
 
+var syncNames = [...]string{"interval", "each"}
+
+// String returns interval or each.
+func (m SyncMode) String() string { return syncNames[m&1] }
+
 // UnmarshalText reads each or interval.
 func (m *SyncMode) UnmarshalText(b []byte) error {
-	for i, name := range [...]string{"interval", "each"} {
-		if name == string(b) {
-			*m = SyncMode(i)
-			return nil
-		}
+	i := slices.Index(syncNames[:], string(b))
+	if i < 0 {
+		return fmt.Errorf("sync %q: want each or interval", b)
 	}
-	return fmt.Errorf("sync %q: want each or interval", b)
+	*m = SyncMode(i)
+	return nil
 }
 
 // JournalConfig shapes a Journal. The zero value is useful.

@@ -5,17 +5,21 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/term"
+	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/plan"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // figures is a plan as it is printed.
@@ -96,8 +100,8 @@ func (f *figures) rows() []figureRow {
 		{"cost by batch", byBatch, byBatchText},
 		{"tokens/request", prose.Number(f.ChargedTokens), fmt.Sprintf("charged as %s; reserved at first: %s; used: %s in, %s out", f.Charge,
 			prose.Number(f.ReservedTokens), prose.Number(f.InputTokens), prose.Number(f.OutputTokens))},
-		{"within the deadline", known(f.WithinDeadline, ""), "requests"},
-		{"within the budget", known(f.WithinBudget, ""), "requests"},
+		{"within the deadline", prose.Known(f.WithinDeadline, ""), "requests"},
+		{"within the budget", prose.Known(f.WithinBudget, ""), "requests"},
 		{"above a limit", prose.If(f.TooLarge, prose.Group(f.TooLarge)), "requests use more tokens than a limit allows, and the provider rejects them"},
 		{"other models", prose.If(f.OtherModels, prose.Group(f.OtherModels)), "requests of the workload are omitted, because other limits apply to them"},
 	}
@@ -218,14 +222,6 @@ func (f *figures) sourceWords(l *config.Limit) string {
 	return strings.Join(slices.DeleteFunc(from, func(text string) bool { return text == "" }), "\t")
 }
 
-// known writes a number, or the text for an unknown number.
-func known[N int | int64](n *N, unknown string) string {
-	if n == nil {
-		return unknown
-	}
-	return prose.Group(*n)
-}
-
 // batchWords writes the cost of the requests by the Batch API.
 func batchWords(b *plan.BatchAPI) (value, text string) {
 	if b == nil {
@@ -233,7 +229,7 @@ func batchWords(b *plan.BatchAPI) (value, text string) {
 	}
 	text = prose.Percent(b.Price) + " of the live price, with sluice run --batch"
 	if b.Window.Duration > 0 {
-		text += "; each ends within " + hours(b.Window.Duration)
+		text += "; each ends within " + prose.Hours(b.Window.Duration)
 	}
 	if b.Batches > 0 {
 		text = prose.Count(b.Batches, "batch") + ", " + text
@@ -242,4 +238,136 @@ func batchWords(b *plan.BatchAPI) (value, text string) {
 		return prose.Dollars(*cost), text
 	}
 	return prose.Percent(b.Price), text
+}
+
+// dimensionWords writes how often each limit was met, the most frequent first.
+func dimensionWords(counts plan.Counts) string {
+	by := counts.ByName()
+	names := prose.LargestFirst(by)
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s by %s", prose.Group(by[name]), name)
+	}
+	return cmp.Or(strings.Join(names, ", "), "never")
+}
+
+// clientWords writes the limits that the client knows.
+func clientWords(c plan.Client) string {
+	var said []string
+	if parts := limitParts(c.Configured); len(parts) > 0 {
+		said = append(said, "configured "+strings.Join(parts, ", "))
+	}
+	if parts := limitParts(c.BeginsWith); len(parts) > 0 {
+		said = append(said, "initial "+strings.Join(parts, ", "))
+	}
+	return cmp.Or(strings.Join(said, " and "), "no limits")
+}
+
+// foreseen returns the rows of the forecast.
+func (f *figures) foreseen() []figureRow {
+	c, took, cost := f.Forecast, "simulated", ""
+	if f.Requests > 0 {
+		took = "computed: " + prose.Span(f.Time.Duration)
+	}
+	if c.Cost != nil {
+		cost = prose.Dollars(*c.Cost)
+	}
+	quota, quotas := quotaWords(c.Quotas)
+	return []figureRow{
+		{"time", prose.Span(c.Time.Duration), took},
+		{"stopped", c.Stopped, "before the end"},
+		{"requests/min", prose.Number(c.Throughput), fmt.Sprintf("computed: %s in the long run", prose.Number(f.Throughput))},
+		{"throttled", dimensionWords(c.Refused), "of " + prose.Count(c.Tries, "attempt")},
+		{"failed", prose.If(c.Failed, prose.Group(c.Failed)), "requests that exceed a limit, or failed after their last attempt"},
+		{"quota used", quota, quotas},
+		{"in flight", prose.Group(c.Peak), f.inFlight()},
+		{"waits", prose.Span(c.Wait.Mean.Duration), fmt.Sprintf("on average, in a queue of at most 16 requests; 95 %% below %s", prose.Span(c.Wait.P95.Duration))},
+		{"cost", cost, fmt.Sprintf("for %s", prose.Count(c.Completed, "response"))},
+		{"within the deadline", prose.Known(c.WithinDeadline, ""), "requests"},
+	}
+}
+
+// inFlight explains the maximum of requests in flight beside the computed slots.
+func (f *figures) inFlight() string {
+	peak, text := f.Forecast.Peak, "at most"
+	start, ceiling := f.Forecast.Client.BeginsWith["concurrency"], f.Forecast.Client.Configured["concurrency"]
+	switch {
+	case peak == work.UsualWorkers:
+		text = "the maximum that a run allows"
+	case start > 0 && ceiling == 0 && float64(peak) > start:
+		text = fmt.Sprintf("at most: the run starts with concurrency %s and tries more; --concurrency %[1]s limits the run", prose.Number(start))
+	}
+	text += fmt.Sprintf("; computed slots: %s", prose.Group(f.Slots))
+	if peak > f.Slots && start == 0 && ceiling == 0 {
+		text += ", enough for the rate; more are in flight if requests take longer, a full token bucket lets many start, or no limit is known yet"
+	}
+	return text
+}
+
+// quotaWords writes the used share of the limits, the largest first.
+func quotaWords(quotas []plan.QuotaUse) (value, text string) {
+	for i, q := range quotas {
+		words := fmt.Sprintf("%s of %s %s", prose.Percent(q.Share), q.Dimension, prose.Group(q.Limit))
+		if i == 0 {
+			value, text = words, "of the amount that the limit allows in this time"
+		} else {
+			text += "; " + words
+		}
+	}
+	return value, text
+}
+
+// listRegistry prints the registry as a table or as one JSON document: all providers, or one, and all models, or one.
+func listRegistry(s *term.Streams, r *provider.Registry, name, model string, asJSON bool) error {
+	if _, ok := r.Lookup(name); name != "" && !ok {
+		return account.UnknownProvider(r, name)
+	}
+	list := r.List(name, model)
+	if asJSON {
+		return s.JSON(list)
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PROVIDER\tTIER\tMODELS\tLIMITS\t$ IN/OUT\tDATE\tSOURCE")
+	for _, e := range list.Providers {
+		if len(e.Tiers) == 0 {
+			fmt.Fprintf(w, "%s\t-\t%s\tnot published\t-\t%s\t%s\n", term.Escape(e.Name), term.Escape(cmp.Or(model, "-")),
+				term.Escape(doubted(e.Date, e.Doubtful)), term.Escape(e.Source))
+		}
+		for _, t := range e.Tiers {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", term.Escape(e.Name), term.Escape(t.Tier), term.Escape(modelWords(t)),
+				prose.Limits(t.Limits), priceWords(t), term.Escape(doubted(t.Date, t.Doubtful)), term.Escape(t.Source))
+		}
+	}
+	w.Flush()
+	b.WriteString("A ? marks doubtful values: old, contradicted, or not from the provider itself. Missing values are unknown.\n")
+	_, err := s.Out.Write([]byte(b.String()))
+	return err
+}
+
+// doubted marks what is doubtful.
+func doubted(date string, doubtful bool) string {
+	date = cmp.Or(date, "-")
+	if doubtful {
+		date += " ?"
+	}
+	return date
+}
+
+// modelWords lists the models of a tier.
+func modelWords(t provider.Tier) string {
+	return cmp.Or(strings.Join(t.Families(), " "), "all")
+}
+
+// priceWords writes both prices.
+func priceWords(t provider.Tier) string {
+	if t.PriceIn == nil && t.PriceOut == nil {
+		return "-"
+	}
+	price := func(p *float64) string {
+		if p == nil {
+			return "-"
+		}
+		return strconv.FormatFloat(*p, 'f', -1, 64)
+	}
+	return price(t.PriceIn) + "/" + price(t.PriceOut)
 }

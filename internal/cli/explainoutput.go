@@ -9,6 +9,7 @@ import (
 
 	verdicts "github.com/sluice-llm/sluice/internal/explain"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -50,7 +51,7 @@ func printVerdict(s *term.Streams, v verdicts.Verdict) error {
 		t.add("or", "%s", v.Why.Also)
 	}
 	if said := s.RedactData(v.Message); said != "" { // before clipping, which could cut a key in two
-		if short := prose.Clip(said, mostMessage); short != said {
+		if short := prose.Clip(said, runinfo.MaxMessage); short != said {
 			said = short + " (--json has more)"
 		}
 		t.add("said", "%s", said)

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-llm/sluice/internal/term"
 )
 
-// print prints the description of a gateway to standard output. If the gateway listens, people read it on standard error.
-func (o *serveOptions) print(s *term.Streams, d *serve.Description) error {
+// printGateway prints the description of a gateway to standard output. If the gateway listens, people read it on standard error.
+func printGateway(s *term.Streams, d *serve.Description, asJSON bool) error {
 	text := describeServe(d)
 	if d.URL != "" {
 		for line := range strings.Lines(text) {
@@ -21,7 +21,7 @@ func (o *serveOptions) print(s *term.Streams, d *serve.Description) error {
 		}
 		text = d.URL + "\n"
 	}
-	if o.json {
+	if asJSON {
 		return s.JSON(d)
 	}
 	_, err := fmt.Fprint(s.Out, text)
