@@ -24,7 +24,6 @@ import (
 	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
-	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -148,10 +147,7 @@ func runFind(ctx context.Context, s *term.Streams, o *findOptions) (err error) {
 	if err := f.openFile(); err != nil {
 		return err
 	}
-	if o.mode == modeSweep {
-		return f.sweep(ctx)
-	}
-	return f.measure(ctx)
+	return f.report(f.run(ctx))
 }
 
 // search is one search.
@@ -163,7 +159,7 @@ type search struct {
 	document *regular.Output
 }
 
-// check finds what is wrong with the flags themselves.
+// check rejects wrong values and combinations of flags.
 func (o *findOptions) check() error {
 	if !o.cmd.Flags().Changed("keys-file") && !account.HasDotEnv() {
 		o.account.Keys.File = ""
@@ -177,7 +173,7 @@ func (o *findOptions) check() error {
 	return o.checkFiles()
 }
 
-// checkPublished finds flags that do not go with --from-provider.
+// checkPublished rejects a search without a provider.
 func (o *findOptions) checkPublished() error {
 	if o.account.Model == "" && o.account.Provider == "" {
 		return fault.New(fault.Missing, errors.New("--from-provider: the provider is missing"), "name the provider, for example --provider openai")
@@ -185,7 +181,7 @@ func (o *findOptions) checkPublished() error {
 	return nil
 }
 
-// checkFiles refuses an output file that is none, or that is read.
+// checkFiles rejects an output file that is an input.
 func (o *findOptions) checkFiles() error {
 	if o.outputFile == "-" {
 		return fault.New(fault.Value, errors.New("--output-file - is not a file"), "use --json to print the document on standard output")
@@ -193,7 +189,7 @@ func (o *findOptions) checkFiles() error {
 	return regular.KeepApart("--output-file", o.outputFile, append(o.account.Sources.Files, o.cfg.PromptFile, o.account.Keys.File)...)
 }
 
-// prepare finds out whose limits are searched for, and what it may cost. Nothing is sent.
+// prepare completes the Config of the search, and forecasts its spending. Nothing is sent.
 func (f *search) prepare() error {
 	p, err := f.accounts.Of(f.o.account.Model)
 	if err != nil {
@@ -232,18 +228,18 @@ func (f *search) prepare() error {
 	return nil
 }
 
-// limits takes in the configured limits of an account at p.
+// limits sets the configured limits of an account at p.
 func (f *search) limits(p provider.Provider) error {
 	var c sluice.Config
 	if err := f.accounts.ApplyLimits(&c, p, ""); err != nil {
 		return err
 	}
-	f.o.cfg.Told = c.Limits.PerMinute() // what else a file says was found by an earlier search
+	f.o.cfg.Told = c.Limits.PerMinute() // others in a file are results of earlier searches
 	explainSettings(f.s, f.accounts.Settings, f.o.verbose)
 	return nil
 }
 
-// readPrompt returns what stands in a file.
+// readPrompt reads the prompt in a file.
 func readPrompt(name string) (string, error) {
 	b, err := regular.Read(name, 16)
 	prompt := strings.TrimSpace(string(b))
@@ -256,7 +252,7 @@ func readPrompt(name string) (string, error) {
 	return prompt, nil
 }
 
-// prices finds out what tokens cost, and refuses a bound on what is not known.
+// prices sets the prices, and rejects --max-cost without them.
 func (f *search) prices(p provider.Provider) error {
 	c := &f.o.cfg.Budget
 	if known := f.accounts.Price(p, f.o.account.Model); known != nil {
@@ -276,7 +272,7 @@ func (f *search) prices(p provider.Provider) error {
 	return nil
 }
 
-// openFile finds out whether what is found can be written down, before anything is spent on it.
+// openFile checks that the result can be written, before the search spends anything.
 func (f *search) openFile() (err error) {
 	if dir := filepath.Dir(f.o.outputFile); f.o.outputFile != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -323,10 +319,10 @@ func (o *findOptions) fromProvider(ctx context.Context, s *term.Streams) (err er
 	return printPublished(s, found)
 }
 
-// watched runs a search that shows its progress, and that an interrupt stops.
-func watched[R any](ctx context.Context, f *search, engine func(context.Context, find.Config) (R, error)) (R, *fault.Error) {
-	ctx, end := signals.Interruptible(ctx)
-	defer end()
+// run searches, shows the progress, and stops at an interrupt.
+func (f *search) run(ctx context.Context) (find.Outcome, *fault.Error) {
+	ctx, stop := signals.Interruptible(ctx)
+	defer stop()
 	shown := term.NewStaged(f.s, f.o.progress)
 	defer shown.Stop()
 	cfg := f.o.cfg
@@ -334,71 +330,45 @@ func watched[R any](ctx context.Context, f *search, engine func(context.Context,
 	if f.o.verbose {
 		cfg.Log = func(line string) { f.s.Errorf("%s\n", line) }
 	}
-	r, err := engine(ctx, cfg)
-	return r, f.ending(err)
-}
-
-// found is the result of a search of either mode.
-type found struct {
-	document any
-	workers  int // that are safe; 0: none is known
-	line     string
-	notes    []string
-	hint     string
-	knows    bool // it is worth saying after a failure,
-	learned  bool // and worth replacing an earlier file
-}
-
-// measure finds the answer by measurements.
-func (f *search) measure(ctx context.Context) error {
-	r, end := watched(ctx, f, f.o.auto)
+	if f.o.mode == modeSweep {
+		r, err := find.Sweep(ctx, cfg)
+		return r.Outcome(err), f.ending(err)
+	}
+	r, err := f.o.auto(ctx, cfg)
+	end := f.ending(err)
 	if end != nil {
 		r.Error = end.Error()
 	}
-	w := found{
-		document: r, workers: r.Workers, line: r.Line(), notes: r.Notes, hint: r.Hint, knows: r.Knows(),
-		learned: r.Knows(limits.SourceConfigured, limits.SourceAtLeast),
-	}
-	return f.report(r.Spent, end, w)
+	return r.Outcome(), end
 }
 
-// sweep tries worker counts.
-func (f *search) sweep(ctx context.Context) error {
-	r, end := watched(ctx, f, find.Sweep)
-	w := found{document: r, workers: r.Recommended, line: r.Line(end != nil), knows: r.Recommended > 0, learned: r.Recommended > 0}
-	if w.knows {
-		w.notes = []string{"each worker sent only two requests, too few to reach a limit per minute; other clients of the account share its limits"}
-	}
-	return f.report(r.Spent, end, w)
-}
-
-// report writes the result of a search, and returns its end. One that sent no request has none.
-func (f *search) report(spent find.Spent, end *fault.Error, w found) (err error) {
-	if end != nil && spent.Requests == 0 {
+// report writes the result of a search, and returns its error. A search without requests has no result.
+func (f *search) report(w find.Outcome, end *fault.Error) (err error) {
+	if end != nil && w.Spent.Requests == 0 {
 		return end
 	}
 	if f.o.asJSON {
-		err = f.s.JSON(w.document)
-	} else if end == nil || w.workers > 0 {
-		_, err = fmt.Fprintln(f.s.Out, w.workers)
+		err = f.s.JSON(w.Document)
+	} else if end == nil || w.Workers > 0 {
+		_, err = fmt.Fprintln(f.s.Out, w.Workers)
 	}
-	if f.o.progress != term.ProgressJSON && (end == nil || end.Exit() != fault.ExitFailed || w.knows) { // else standard error is for programs
-		f.s.Errorf("%s\n", w.line)
-		for _, note := range w.notes {
+	if f.o.progress != term.ProgressJSON && (end == nil || end.Exit() != fault.ExitFailed || w.Knows) { // else standard error is for programs
+		f.s.Errorf("%s\n", w.Line)
+		for _, note := range w.Notes {
 			f.s.Errorf("note: %s\n", note)
 		}
-		if w.hint != "" && end == nil { // else the error has its own
-			f.s.Errorf("hint: %s\n", w.hint)
+		if w.Hint != "" && end == nil { // else the error has its own
+			f.s.Errorf("hint: %s\n", w.Hint)
 		}
 	}
 	// An earlier file is not replaced by less.
-	if f.document != nil && (end == nil || w.learned || end.Exit() != fault.ExitFailed && !f.document.Replaces) {
-		err = cmp.Or(err, f.write(w.document))
+	if f.document != nil && (end == nil || w.Learned || end.Exit() != fault.ExitFailed && !f.document.Replaces) {
+		err = cmp.Or(err, f.write(w.Document))
 	}
 	switch {
 	case end != nil:
 		return end
-	case err == nil && w.workers == 0:
+	case err == nil && w.Workers == 0:
 		return fault.Exit(fault.ExitThreshold)
 	}
 	return err

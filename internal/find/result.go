@@ -133,6 +133,26 @@ type Result struct {
 	Hint     string        `json:"hint,omitempty"` // Next step.
 }
 
+// Outcome is the result of a search in any mode.
+type Outcome struct {
+	Document any // *Result or *SweepResult, whose JSON is the document of the search
+	Spent    Spent
+	Workers  int    // safe number of workers; 0: unknown
+	Line     string // all results in one line
+	Notes    []string
+	Hint     string
+	Knows    bool // also worth a report after a failure
+	Learned  bool // also worth replacing the file of an earlier search
+}
+
+// Outcome returns the result.
+func (r *Result) Outcome() Outcome {
+	return Outcome{
+		Document: r, Spent: r.Spent, Workers: r.Workers, Line: r.Line(), Notes: r.Notes, Hint: r.Hint,
+		Knows: r.Knows(), Learned: r.Knows(limits.SourceConfigured, limits.SourceAtLeast),
+	}
+}
+
 // Findings are the values that a search is about.
 type Findings struct {
 	Limits     map[limits.Dimension]Finding // the known ones

@@ -42,6 +42,16 @@ type sweepDocument struct {
 	Limits map[string]any `json:"limits,omitempty"` // Limits for `--config`.
 }
 
+// Outcome returns the result of a sweep that err ended; nil is a complete sweep.
+func (r *SweepResult) Outcome(err error) Outcome {
+	o := Outcome{Document: r, Spent: r.Spent, Workers: r.Recommended, Line: r.Line(err != nil)}
+	if r.Recommended > 0 {
+		o.Knows, o.Learned = true, true
+		o.Notes = []string{"each worker sent only two requests, too few to reach a limit per minute; other clients of the account share its limits"}
+	}
+	return o
+}
+
 // SweepRun is a number of prompts sent by a number of workers.
 type SweepRun struct {
 	Workers     int         `json:"workers"`      // Workers.
