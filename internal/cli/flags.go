@@ -118,101 +118,106 @@ func (f flag) words() []string {
 	return nil
 }
 
-// value returns the flag's value, whose Set checks what is given.
+// value returns the flag's value, whose Set checks a text.
 func (f flag) value() pflag.Value {
 	words := f.words()
 	switch field := f.field.(type) {
 	case pflag.Value:
 		return field
 	case *bool:
-		return &value[bool]{field, "", func(text string) (bool, error) {
+		return optionOf(field, "", func(text string) (bool, error) {
 			on, err := strconv.ParseBool(text)
 			return on, wrongIf(err != nil, "is not true or false")
-		}}
+		})
 	case *string:
-		return &value[string]{field, f.metavar, func(text string) (string, error) { return text, checkText(text, words) }}
+		return optionOf(field, f.metavar, func(text string) (string, error) { return text, checkText(text, words) })
 	case *[]string:
-		return &texts{field, words, f.metavar}
+		return &option{kind: f.metavar, set: func(text string) error { return addTexts(field, text, words) }}
 	case *int:
 		return countFrom(field, 0)
 	case *uint64:
-		return &value[uint64]{field, "N", func(text string) (uint64, error) {
+		return optionOf(field, "N", func(text string) (uint64, error) {
 			n, err := strconv.ParseUint(text, 0, 64)
 			return n, wrongIf(err != nil, "is not a whole number from 0 that fits in 64 bits, such as 7")
-		}}
+		})
 	case *float64:
 		return numberFlag(field, "N", func(n float64) bool { return n >= 0 && !math.IsInf(n, 0) }, "is not a number from 0, such as 0.5")
 	case *time.Duration:
 		return durationFrom(field, 0)
 	case encoding.TextUnmarshaler:
-		t := &textValue{kind: f.metavar, set: func(text string) error {
-			return cmp.Or(checkText(text, words), field.UnmarshalText([]byte(text)))
-		}}
+		o := &option{kind: f.metavar, set: func(text string) error { return cmp.Or(checkText(text, words), field.UnmarshalText([]byte(text))) }}
 		if name, ok := field.(fmt.Stringer); ok {
-			t.text = name.String()
+			o.text = name.String()
 		}
-		return t
+		return o
 	}
 	panic(fmt.Sprintf("--%s: %T is not a type of flags", f.name, f.field))
 }
 
-// value is a flag of one type.
-type value[T comparable] struct {
-	field *T
+// option is the value of a flag.
+type option struct {
 	kind  string // of the values, as help shows it
-	parse func(string) (T, error)
+	text  string // the last given value, or the default
+	set   func(text string) error
+	given []string
 }
 
-// String returns the value; "" if it is zero. A duration has no units of zero.
-func (v *value[T]) String() string {
-	var zero T
-	if v.field == nil || *v.field == zero {
-		return ""
-	}
-	text := fmt.Sprint(*v.field)
-	if _, ok := any(v.field).(*time.Duration); ok {
-		for _, end := range [...]string{"m0s", "h0m"} {
-			if strings.HasSuffix(text, end) {
-				text = text[:len(text)-2]
-			}
-		}
-	}
-	return text
-}
+// String returns the last given value, or the default.
+func (o *option) String() string { return o.text }
 
 // Type returns the kind.
-func (v *value[T]) Type() string { return v.kind }
+func (o *option) Type() string { return o.kind }
 
-// Set reads the value.
-func (v *value[T]) Set(text string) (err error) {
-	*v.field, err = v.parse(text)
+// Set reads a value.
+func (o *option) Set(text string) error {
+	o.text = text
+	err := o.set(text)
+	o.given = append(o.given, text)
 	return err
 }
 
-// textValue is a flag whose text sets other fields.
-type textValue struct {
-	kind, text string
-	set        func(text string) error
+// optionOf is an option of one type. Its default is the present value of the field, unless that is zero.
+func optionOf[T comparable](field *T, kind string, parse func(string) (T, error)) *option {
+	o := &option{kind: kind, set: func(text string) (err error) {
+		*field, err = parse(text)
+		return err
+	}}
+	var zero T
+	if *field == zero {
+		return o
+	}
+	o.text = fmt.Sprint(*field)
+	if _, ok := any(field).(*time.Duration); ok { // no units of zero
+		for _, end := range [...]string{"m0s", "h0m"} {
+			if strings.HasSuffix(o.text, end) {
+				o.text = o.text[:len(o.text)-2]
+			}
+		}
+	}
+	return o
 }
 
-// String returns the text that was given.
-func (v *textValue) String() string { return v.text }
-
-// Type returns the kind.
-func (v *textValue) Type() string { return v.kind }
-
-// Set sets the fields.
-func (v *textValue) Set(text string) error {
-	v.text = text
-	return v.set(text)
+// addTexts appends values. If there are words, one text can have several of them, separated by commas.
+func addTexts(field *[]string, text string, words []string) error {
+	values := []string{text}
+	if words != nil {
+		values = strings.Split(text, ",")
+	}
+	for _, v := range values {
+		if err := checkText(v, words); err != nil {
+			return err
+		}
+	}
+	*field = append(*field, values...)
+	return nil
 }
 
-// listOf is a flag that can be repeated, and adds a value each time.
+// listOf is an option that can be repeated, and appends a value each time.
 func listOf[T any, P interface {
 	*T
 	encoding.TextUnmarshaler
-}](field *[]T, kind string) pflag.Value {
-	return &textValue{kind: kind, set: func(text string) error {
+}](field *[]T, kind string) *option {
+	return &option{kind: kind, set: func(text string) error {
 		var v T
 		err := P(&v).UnmarshalText([]byte(text))
 		*field = append(*field, v)
@@ -221,109 +226,74 @@ func listOf[T any, P interface {
 }
 
 // countFrom is a whole number from minimum. A default below it stands for no value.
-func countFrom(field *int, minimum int) pflag.Value {
-	return &value[int]{field, "N", func(text string) (int, error) {
+func countFrom(field *int, minimum int) *option {
+	return optionOf(field, "N", func(text string) (int, error) {
 		n, err := strconv.Atoi(text)
 		if errors.Is(err, strconv.ErrRange) {
 			return 0, badValue("is too large")
 		}
 		return n, wrongIf(err != nil || n < minimum, fmt.Sprintf("is not a whole number from %d", minimum))
-	}}
+	})
 }
 
 // durationFrom is a duration from minimum, which is 0 or 1.
-func durationFrom(field *time.Duration, minimum time.Duration) pflag.Value {
+func durationFrom(field *time.Duration, minimum time.Duration) *option {
 	wrong := "is not a duration with its unit, such as 2s or 1m30s"
 	if minimum > 0 {
 		wrong = "is not a duration above zero with its unit, such as 2s or 1m30s"
 	}
-	return &value[time.Duration]{field, "DURATION", func(text string) (time.Duration, error) {
+	return optionOf(field, "DURATION", func(text string) (time.Duration, error) {
 		d, err := time.ParseDuration(text)
 		return d, wrongIf(err != nil || d < minimum, wrong)
-	}}
+	})
 }
 
 // numberFlag is a number that fits.
-func numberFlag(field *float64, kind string, fits func(float64) bool, wrong string) pflag.Value {
-	return &value[float64]{field, kind, func(text string) (float64, error) {
+func numberFlag(field *float64, kind string, fits func(float64) bool, wrong string) *option {
+	return optionOf(field, kind, func(text string) (float64, error) {
 		n, err := strconv.ParseFloat(text, 64)
 		return n, wrongIf(err != nil || !fits(n), wrong)
-	}}
+	})
 }
 
+// maxCost is the largest amount in US dollars, so that sums can be compared.
+const maxCost = 1e9
+
 // usd is an amount of money above zero.
-func usd(field *float64) pflag.Value {
+func usd(field *float64) *option {
 	return numberFlag(field, "USD", func(n float64) bool { return n > 0 && n <= maxCost }, "is not an amount above zero in USD, such as 2.50")
 }
 
 // shareOf is a part of all, from 0 to 1.
-func shareOf(field *float64) pflag.Value {
+func shareOf(field *float64) *option {
 	return numberFlag(field, "SHARE", func(n float64) bool { return n >= 0 && n <= 1 }, "is not a share from 0 to 1")
 }
 
-// texts is a flag that can be repeated. If it takes words, one value can hold several, separated by commas.
-type texts struct {
-	field *[]string
-	words []string
-	kind  string
-}
-
-// String returns the values.
-func (t *texts) String() string { return strings.Join(*t.field, ",") }
-
-// Type returns the kind.
-func (t *texts) Type() string { return t.kind }
-
-// Set appends values.
-func (t *texts) Set(text string) error {
-	values := []string{text}
-	if t.words != nil {
-		values = strings.Split(text, ",")
-	}
-	for _, v := range values {
-		if err := checkText(v, t.words); err != nil {
-			return err
+// namedValues is an option that sets one value of a table each time it is given, as NAME=VALUE. elsewhere are names of flags of their own.
+func namedValues(elsewhere []string, rows []flag) *option {
+	o := &option{kind: "NAME=N"}
+	o.set = func(text string) error {
+		name, given, ok := strings.Cut(text, "=")
+		if !ok {
+			return badValue("is not of the form NAME=VALUE")
 		}
-	}
-	*t.field = append(*t.field, values...)
-	return nil
-}
-
-// namedValues is a flag that sets one value of a table each time it is given, as NAME=VALUE.
-type namedValues struct {
-	rows  []flag
-	flags []string // names of flags of their own, which are a mistake here
-	given []string
-}
-
-// String returns the values that were given.
-func (p *namedValues) String() string { return strings.Join(p.given, ",") }
-
-// Type returns the metavar.
-func (p *namedValues) Type() string { return "NAME=N" }
-
-// Set sets the value that the text names. Each can be set once.
-func (p *namedValues) Set(text string) error {
-	name, given, ok := strings.Cut(text, "=")
-	if !ok {
-		return badValue("is not of the form NAME=VALUE")
-	}
-	var names []string
-	for _, row := range p.rows {
-		if names = append(names, row.name); row.name != name {
-			continue
+		var names []string
+		for _, row := range rows {
+			if names = append(names, row.name); row.name != name {
+				continue
+			}
+			if slices.ContainsFunc(o.given, func(text string) bool { return strings.HasPrefix(text, name+"=") }) {
+				return badValue("sets " + name + " a second time")
+			}
+			return row.value().Set(given)
 		}
-		if slices.ContainsFunc(p.given, func(text string) bool { return strings.HasPrefix(text, name+"=") }) {
-			return badValue("sets " + name + " a second time")
+		near := provider.Nearest(name, names)
+		if slices.Contains(elsewhere, name) {
+			near = []string{"--" + name + " " + given}
 		}
-		p.given = append(p.given, text)
-		return row.value().Set(given)
+		return badValue(fmt.Sprintf("names none of %s%s", strings.Join(names, ", "), provider.DidYouMean(near)))
 	}
-	near := provider.Nearest(name, names)
-	if slices.Contains(p.flags, name) {
-		near = []string{"--" + name + " " + given}
-	}
-	return badValue(fmt.Sprintf("names none of %s%s", strings.Join(names, ", "), provider.DidYouMean(near)))
+	return o
 }
 
 // badValue says what is wrong with a value, as the end of a sentence that begins with the flag and its value.
@@ -437,7 +407,7 @@ func published(cmd *cobra.Command, flag string) (names []string) {
 	}
 	var from account.Sources
 	if f := cmd.Flags().Lookup("config"); f != nil {
-		from.Files = *f.Value.(*texts).field
+		from.Files = f.Value.(*option).given
 	}
 	registry, name := provider.Published(), ""
 	if s, err := from.Open(); err == nil {
@@ -462,6 +432,3 @@ func published(cmd *cobra.Command, flag string) (names []string) {
 	slices.Sort(names)
 	return slices.Compact(names)
 }
-
-// maxCost is the largest amount in US dollars, so that sums can be compared.
-const maxCost = 1e9

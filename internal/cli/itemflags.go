@@ -65,7 +65,7 @@ func (f *boundFlags) flags() []flag {
 	return []flag{
 		{name: "max-cost", field: usd(&f.Cost), help: "Stop before the run costs more than this amount", common: true},
 		{name: "deadline", field: &f.deadline, help: "Start no items after this time (2h or 2026-01-31T18:00:00Z)"},
-		{name: "max-failures", field: &textValue{kind: "N|N%", set: f.setFailures},
+		{name: "max-failures", field: &option{kind: "N|N%", set: f.setFailures},
 			help: "Stop at N failed items, or when more than N % of items fail"},
 	}
 }
@@ -131,7 +131,7 @@ func (p *priceFlag) flag() flag {
 		p.rate = &rate
 		return err
 	}
-	return flag{name: "price", field: &textValue{kind: "IN/OUT", set: set}, help: "Set prices in USD per million tokens, such as 0.15/0.60",
+	return flag{name: "price", field: &option{kind: "IN/OUT", set: set}, help: "Set prices in USD per million tokens, such as 0.15/0.60",
 		sets: "PriceIn PriceOut Options.PriceIn Options.PriceOut"}
 }
 

@@ -29,18 +29,18 @@ func (f *limitFlags) flags(otherwise string) []flag {
 const rateLimitFlag = "rate-limit"
 
 // others returns the flag of the limits that have none of their own: per minute or day, with any other period, or the size of buckets.
-func (f *limitFlags) others() *namedValues {
-	p := namedValues{flags: limitNames()}
+func (f *limitFlags) others() *option {
+	var rows []flag
 	for d, limit := range f.limits.All() {
 		if !slices.Contains(limitNames(), d.String()) {
-			p.rows = append(p.rows, flag{name: d.String(), field: countFrom(limit, 1)})
+			rows = append(rows, flag{name: d.String(), field: countFrom(limit, 1)})
 		}
 		if w := f.limits.WindowOf(d); w != nil {
-			p.rows = append(p.rows, flag{name: d.WindowName(), field: w, metavar: "N/DURATION"})
+			rows = append(rows, flag{name: d.WindowName(), field: w, metavar: "N/DURATION"})
 		}
 	}
-	p.rows = append(p.rows, flag{name: "burst", field: durationFrom(&f.limits.Burst, 1)})
-	return &p
+	rows = append(rows, flag{name: "burst", field: durationFrom(&f.limits.Burst, 1)})
+	return namedValues(limitNames(), rows)
 }
 
 // otherFields returns the fields of plan.Limits that --rate-limit sets.

@@ -187,8 +187,8 @@ func (o *runOptions) texts(cfg *batch.Config) (err error) {
 }
 
 // setFlag is a flag that sets one field of request bodies each time it is given.
-func setFlag(field *map[string]json.RawMessage) *textValue {
-	return &textValue{kind: "NAME=JSON", set: func(text string) error {
+func setFlag(field *map[string]json.RawMessage) *option {
+	return &option{kind: "NAME=JSON", set: func(text string) error {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || name == "" || !json.Valid([]byte(value)) {
 			return badValue("is not of the form name=json")

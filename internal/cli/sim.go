@@ -91,26 +91,26 @@ func (o *simOptions) table() []flagGroup {
 		}},
 		{"Batch API", []flag{
 			{name: "batch-latency", field: &b.Latency, metavar: "DURATION", help: "Set the duration of a batch"},
-			{name: "batch-limit", field: &namedValues{rows: []flag{
+			{name: "batch-limit", field: namedValues(nil, []flag{
 				{name: "requests", field: &b.MaxRequests}, {name: "bytes", field: &b.MaxBytes}, {name: "tokens", field: &b.EnqueuedTokens},
 				{name: "pending", field: &b.Pending}, {name: "per-hour", field: &b.PerHour},
-			}}, help: "Limit batches by requests, bytes, tokens, pending, per-hour"},
-			{name: "batch-fault", field: &namedValues{rows: []flag{
+			}), help: "Limit batches by requests, bytes, tokens, pending, per-hour"},
+			{name: "batch-fault", field: namedValues(nil, []flag{
 				{name: "line", field: shareOf(&b.Fail)}, {name: "expire", field: &b.ExpireEvery}, {name: "fail", field: &b.FailEvery},
 				{name: "cut", field: &b.CutResults}, {name: "lost", field: &b.LoseResults}, {name: "list", field: &b.ListDelay}, {name: "drop", field: shareOf(&b.Drop)},
-			}}, metavar: "KIND=N", help: "Add batch faults: line, expire, fail, cut, lost, list, drop"},
+			}), metavar: "KIND=N", help: "Add batch faults: line, expire, fail, cut, lost, list, drop"},
 		}},
 	}
 }
 
 // faults returns the flag of the shares of requests that fail.
-func (o *simOptions) faults() *namedValues {
+func (o *simOptions) faults() *option {
 	f := &o.config.Faults
-	return &namedValues{rows: []flag{
+	return namedValues(nil, []flag{
 		{name: "500", field: shareOf(&f.ServerError)}, {name: "529", field: shareOf(&f.Overloaded)},
 		{name: "400", field: shareOf(&f.BadRequest)}, {name: "429", field: shareOf(&f.Throttled)},
 		{name: "reset", field: shareOf(&f.Reset)}, {name: "hang", field: shareOf(&f.Hang)}, {name: "cut", field: shareOf(&f.Cut)},
-	}}
+	})
 }
 
 // runSim serves until a signal or the end of ctx.
