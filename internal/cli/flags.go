@@ -347,25 +347,17 @@ const (
 	keyFiles = "--env-file|--keys-file"
 )
 
-// renamed are flags of other programs, and of earlier versions, by the flags for their purpose, of which a command has one.
+// renamed are flags of other programs, by the flags for their purpose, of which a command has one.
 var renamed = map[string]string{
 	"quiet": "--progress none", "silent": "--progress none", "no-progress": "--progress none",
 	"concurrency": parallel, "max-concurrency": parallel, "max-workers": parallel, "parallel": parallel, "threads": parallel, "workers": parallel,
-	"jobs": parallel, "slots": parallel, "out": "--output", "ca-file": "$SSL_CERT_FILE",
+	"jobs": parallel, "slots": parallel, "out": "--output", "output-file": "--output", "ca-file": "$SSL_CERT_FILE",
 	"keys-file": keyFiles, "env-file": keyFiles, "dotenv": keyFiles, "limit": "--max-items", "sample": "--max-items", "first": "--max-items",
 	"attempts": "--max-attempts", "retries": "--max-attempts", "max-retries": "--max-attempts", "retry": "--max-attempts",
-	"api-base": "--base-url", "endpoint": "--base-url", "url": "--base-url", "api-key": "--key-env",
-	"fail-on": "--reject", "sync": "--fsync each", "metrics-listen": "--metrics", "metrics-addr": "--metrics",
-	"max-tokens-total": "--max-total-tokens", "price-in": "--price IN/OUT", "price-out": "--price IN/OUT",
-	"retry-failed": "--redo failed", "resubmit-lost": "--redo lost", "changed": "--redo changed or --redo none",
-	"only": "--stage", "tier": "--stage|--config", "from": "--from-stage", "cli": "--agent", "graphs": "--processes",
-	"via": "--batch", "batch-api": "--batch", "dedupe": "--cache DIR", "limits": "--config", "upstream": "--config", "prefer": "--config",
-	"report": "--events FILE", "job": "--output", "output-file": "--output", "host": "--allow-host", "forget-limits": "--ignore-pause", "budget": "--max-cost", "max-budget": "--max-cost",
+	"api-base": "--base-url", "endpoint": "--base-url", "url": "--base-url", "api-key": "--key-env", "host": "--allow-host",
+	"metrics-addr": "--metrics", "budget": "--max-cost", "max-budget": "--max-cost", "batch-api": "--batch", "dedupe": "--cache DIR",
 	"itpm": "--rate-limit itpm=N", "otpm": "--rate-limit otpm=N", "rpd": "--rate-limit rpd=N", "tpd": "--rate-limit tpd=N",
-	"burst-seconds": "--rate-limit burst=2s", "burst": "--rate-limit burst=2s",
-	"charge-refusals": "--charge-rejections", "no-headers": "--headers none", "late-headers": "--headers late", "daily-headers": "--headers daily",
-	"fault-500": "--fault 500=SHARE", "fault-429": "--fault 429=SHARE", "fault-hang": "--fault hang=SHARE",
-	"csv": "--format csv", "text": "--format text",
+	"burst-seconds": "--rate-limit burst=2s", "burst": "--rate-limit burst=2s", "retry-failed": "--redo failed",
 }
 
 // meantFlag suggests the flags of a command that an unknown name can mean.
