@@ -153,10 +153,10 @@ func TestHoursPauseAScheduler(t *testing.T) {
 			t.Fatal(err)
 		}
 		permit.Release(sluice.Outcome{})
+		stop()
 		if took := time.Since(start).Round(time.Second); took != 45*time.Minute || hours.Reason(time.Now()) != "" || changes != 2 {
 			t.Errorf("resumed after %v with %d changes, because %q", took, changes, hours.Reason(time.Now()))
 		}
-		stop()
 		stop()
 	})
 }
