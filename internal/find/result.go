@@ -121,8 +121,8 @@ type Result struct {
 	Bound       Bound   `json:"bound"`               // Limiting factor, such as `requests`.
 	BucketOfOne bool    `json:"bucket_of_one"`       // Of two simultaneous requests, one is rejected. Only a client that paces its requests uses the limit.
 	Binding     Binding `json:"binding,omitzero"`    // Binding limit per minute.
-	Low         int     `json:"low"`                 // Lower bound of the safe number of workers, after an early stop.
-	High        int     `json:"high"`                // Upper bound of the safe number of workers, after an early stop.
+	Low         int     `json:"low"`                 // Lower bound of safe workers after an early stop.
+	High        int     `json:"high"`                // Upper bound of safe workers after an early stop.
 	Subject
 	Error    string        `json:"error,omitempty"` // Reason for an early stop.
 	Findings Findings      `json:"-"`
