@@ -38,8 +38,7 @@ type runOptions struct {
 	cancel   bool
 	attempts int
 	system   string
-	ignore   bool     // --ignore-pause
-	args     []string // of the command line
+	ignore   bool // --ignore-pause
 }
 
 // newRun returns the command that runs the items of a file.
@@ -66,7 +65,7 @@ interrupt aborts open requests.`,
   generate | sluice run - -o out.jsonl`,
 		Args: one("input", "name a file of JSON lines, or - for standard input: sluice run IN.jsonl -o OUT.jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.cfg.Input, o.args = args[0], s.Args
+			o.cfg.Input = args[0]
 			return runBatch(cmd.Context(), s, &o)
 		},
 	}
@@ -256,13 +255,13 @@ func runBatch(ctx context.Context, s *term.Streams, o *runOptions) (err error) {
 		return err
 	}
 	if r.batch, err = batch.Open(cfg); err != nil {
-		return lineOf(o.args, r.accounts, err).Explain(err)
+		return lineOf(s.Args, r.accounts, err).Explain(err)
 	}
 	defer func() { err = cmp.Or(err, r.batch.Close()) }()
 	r.watch.FollowItems(r.batch.Progress)
 	if r.collector != nil { // after the output is locked: if another run has the same output, that error says more
 		if err := r.collector.Start(ctx, r.shared.Cluster); err != nil {
-			return lineOf(o.args, r.accounts, err).Explain(err)
+			return lineOf(s.Args, r.accounts, err).Explain(err)
 		}
 		defer func() { s.Warn(r.collector.Close(ctx, r.batch.Progress().Left() == 0)) }()
 		for _, doubt := range r.shared.Doubts() {
@@ -335,7 +334,7 @@ func (r *batchRun) run(ctx context.Context) error {
 
 // finished sets the ending of a run that was not stopped. pending is the number of batches before the run.
 func (r *batchRun) finished(sum *runinfo.Summary, retryable bool, pending int) error {
-	switch line := lineOf(r.o.args, nil, nil); {
+	switch line := lineOf(r.s.Args, nil, nil); {
 	case r.o.cancel && sum.Left > 0:
 		sum.Outcome, sum.Hint = "called_off", line.Canceled(pending, sum.Left)
 	case sum.Failed == 0:
@@ -355,8 +354,8 @@ func (r *batchRun) finished(sum *runinfo.Summary, retryable bool, pending int) e
 
 // failed returns the error of a run that err stopped, when requests in flight were aborted.
 func (r *batchRun) failed(err error, aborted int) *fault.Error {
-	end := lineOf(r.o.args, r.accounts, err).Explain(err)
-	lineOf(r.o.args, nil, nil).ExplainPending(end, r.batch.Parts(), r.o.cancel)
+	end := lineOf(r.s.Args, r.accounts, err).Explain(err)
+	lineOf(r.s.Args, nil, nil).ExplainPending(end, r.batch.Parts(), r.o.cancel)
 	switch {
 	case aborted > 0 && r.collector != nil:
 		end.Err = fmt.Errorf("%w, with %d requests at workers: they continue, and the same command records their results", end.Err, aborted)
@@ -413,7 +412,7 @@ func (o *runOptions) dry(s *term.Streams, cfg batch.Config) error {
 	cfg.Stdin = s.In
 	d, err := forecast.MakeDryRun(accounts, cfg)
 	if err != nil {
-		return lineOf(o.args, accounts, err).Explain(err)
+		return lineOf(s.Args, accounts, err).Explain(err)
 	}
 	if o.watch.json {
 		return s.JSON(d)
