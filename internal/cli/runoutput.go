@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/prose"
@@ -53,14 +54,14 @@ func printSummary(s *term.Streams, sum *runinfo.Summary) {
 		return
 	}
 	done := earlierText(prose.Group(sum.Done)+" of "+prose.Group(sum.Total)+" done", sum.Done-sum.DoneNow)
-	if sum.Done == sum.Total && sum.Recorded == 0 {
+	if sum.Done == sum.Total && sum.Recorded() == 0 {
 		done = prose.Group(sum.Done) + " of " + prose.Group(sum.Total) + " done already"
 	}
 	s.Errorf("%s\n", prose.Fields(done,
-		prose.If(sum.Failed, earlierText(prose.Group(sum.Failed)+" failed", sum.Failed-(sum.Recorded-sum.DoneNow))),
+		prose.If(sum.Failed, earlierText(prose.Group(sum.Failed)+" failed", sum.Failed-(sum.Recorded()-sum.DoneNow))),
 		prose.If(sum.Left, prose.Group(sum.Left)+" remaining")))
 	failedRows(s, sum.Kinds, sum.First)
-	if sum.Recorded+sum.Left > 0 {
+	if sum.Recorded()+sum.Left > 0 {
 		printRun(s, sum)
 		printLimits(s, sum)
 		allRuns(s, sum.AllRuns)
@@ -79,12 +80,12 @@ func printSummary(s *term.Streams, sum *runinfo.Summary) {
 
 // printRun prints the work of this run.
 func printRun(s *term.Streams, sum *runinfo.Summary) {
-	thisRun(s, sum.Recorded, sum.Attempts, sum.WallMS, sum.Throttles)
+	thisRun(s, sum.Recorded(), sum.Attempts, sum.WallMS, sum.Throttles)
 	if n := sum.CutOff(); n > 0 {
 		s.SubRow("cut off", "%s reached the maximum number of output tokens: raise max_tokens", prose.Count(n, "result"))
 	}
 	// An item without a result when the run stopped can be a hit in a later run.
-	if all := min(sum.Cached+sum.Misses, sum.Recorded); all > 0 {
+	if all := min(sum.Cached+sum.Run.CacheMisses, sum.Recorded()); all > 0 {
 		s.SubRow("cache", "%s hits of %s", prose.Group(sum.Cached), prose.Group(all))
 	}
 	if v := sum.Batch; v != nil && v.Text() != "" {
@@ -96,8 +97,8 @@ func printRun(s *term.Streams, sum *runinfo.Summary) {
 	if sum.Attempts == 0 && sum.Throttles == 0 {
 		return
 	}
-	s.SubRow("tokens", "%s in, %s out", prose.Group(sum.InputTokens), prose.Group(sum.OutputTokens))
-	costRow(s, sum.Cost, sum.Costed, sum.Recorded, sum.CostDoubts())
+	s.SubRow("tokens", "%s", sum.InOut())
+	costRow(s, sum.Bill, sum.Recorded(), sum.CostDoubts())
 	if len(sum.Finish) > 0 {
 		s.SubRow("finish", "%s", prose.Counts(sum.Finish))
 	}
@@ -134,9 +135,9 @@ func earlierText(text string, n int) string {
 }
 
 // failedRows counts failed items by kind, with the first of each in this run.
-func failedRows(s *term.Streams, kinds map[string]int, first map[string]string) {
+func failedRows(s *term.Streams, kinds map[sluice.Kind]int, first map[sluice.Kind]string) {
 	for _, kind := range prose.LargestFirst(kinds) {
-		text := prose.Group(kinds[kind]) + " " + kind
+		text := prose.Group(kinds[kind]) + " " + kind.String()
 		if first[kind] != "" {
 			text += ", first " + first[kind]
 		}
@@ -163,13 +164,13 @@ func allRuns(s *term.Streams, all *work.Figures) {
 }
 
 // costRow writes the cost of this run, and the number of items whose cost is known.
-func costRow(s *term.Streams, usd *float64, costed, items int, doubts string) {
+func costRow(s *term.Streams, bill runinfo.Bill, items int, doubts string) {
 	switch {
-	case usd == nil:
-	case costed < items:
-		s.SubRow("cost", "%s for %s of %s items%s", prose.Dollars(*usd), prose.Group(costed), prose.Group(items), doubts)
+	case bill.Cost == nil:
+	case bill.Costed < items:
+		s.SubRow("cost", "%s for %s of %s items%s", prose.Dollars(*bill.Cost), prose.Group(bill.Costed), prose.Group(items), doubts)
 	default:
-		s.SubRow("cost", "%s%s", prose.Dollars(*usd), doubts)
+		s.SubRow("cost", "%s%s", prose.Dollars(*bill.Cost), doubts)
 	}
 }
 
@@ -247,7 +248,7 @@ func statusBlock(st *runinfo.Stored, now time.Time) []string {
 		b.row("all runs", "%s", s.Figures)
 		b.row("last run", "%s", s.Last)
 	} else {
-		b.row("tokens", "%s in, %s out", prose.Group(s.InputTokens), prose.Group(s.OutputTokens))
+		b.row("tokens", "%s", s.InOut())
 	}
 	b.row("updated", "%s ago", prose.Span(now.Sub(s.UpdatedAt)))
 	b.parts(st.Parts, now)

@@ -236,10 +236,10 @@ func LimitName(name string) string {
 	return d.Counted("/min", "/day")
 }
 
-// LargestFirst returns the names by falling value; those of one value by name.
-func LargestFirst[V cmp.Ordered](byName map[string]V) []string {
-	return slices.SortedFunc(maps.Keys(byName), func(a, b string) int {
-		return cmp.Or(cmp.Compare(byName[b], byName[a]), strings.Compare(a, b))
+// LargestFirst returns the names by falling value. It sorts names with the same value by their text.
+func LargestFirst[K comparable, V cmp.Ordered](byName map[K]V) []K {
+	return slices.SortedFunc(maps.Keys(byName), func(a, b K) int {
+		return cmp.Or(cmp.Compare(byName[b], byName[a]), strings.Compare(fmt.Sprint(a), fmt.Sprint(b)))
 	})
 }
 

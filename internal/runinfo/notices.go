@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
@@ -171,12 +172,20 @@ func ExclusionLine(x provider.Exclusion) string {
 func (n *Notices) SharedLimitLine(sum *Summary) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	b := sum.sharedLimit(n.rejections)
-	if b == nil || len(sum.Upstreams) > 0 || n.Shared {
+	if len(sum.Upstreams) > 0 || n.Shared {
 		return ""
 	}
-	return fmt.Sprintf("hint: set --%[1]s %[2]d if all models of the account share one limit: "+
-		"models were rejected below half of their own %[1]s limits", b.Dimension, b.Limit)
+	var all telemetry.SharedLimits
+	for _, l := range sum.Lanes {
+		rejected := n.rejections[l.Lane]
+		for _, u := range l.Limits {
+			if rejected != nil && all.Add("", u, l.Granted, rejected.by[u.Dimension]) {
+				return fmt.Sprintf("hint: set --%[1]s %[2]d if all models of the account share one limit: "+
+					"models were rejected below half of their own %[1]s limits", u.Dimension, u.Limit)
+			}
+		}
+	}
+	return ""
 }
 
 // rejections counts the rate-limit rejections of lanes.
@@ -223,12 +232,4 @@ func (r *rejections) observe(e sluice.Event) string {
 	l.reported = true
 	return fmt.Sprintf("%s: the provider rate-limited %s of %s requests within a minute, and Sluice slows down",
 		e.Lane, prose.Group(l.rejected), prose.Group(l.sent))
-}
-
-// by returns the number of a lane's rejections that name a limit.
-func (r rejections) by(lane string, d limits.Dimension) int {
-	if l := r[lane]; l != nil && d != limits.AnyDimension {
-		return l.by[d]
-	}
-	return 0
 }

@@ -18,16 +18,16 @@ import (
 // safe for concurrent use.
 type Results struct {
 	mu    sync.Mutex
-	first map[string]string    // the item and its message, by kind of failure
-	done  map[string]*Upstream // work of upstreams
+	first map[sluice.Kind]string // the item and its message, by kind of failure
+	done  map[string]*Upstream   // work of upstreams
 }
 
 // Observe adds a result.
 func (r *Results) Observe(res *work.Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if kind := res.Kind.String(); res.Kind != sluice.OK && res.Err != nil && r.first[kind] == "" {
-		r.first = put(r.first, kind, fmt.Sprintf("%s: %s", res.ID, term.Clip(res.Err.Error(), MaxMessage)))
+	if res.Kind != sluice.OK && res.Err != nil && r.first[res.Kind] == "" {
+		r.first = put(r.first, res.Kind, fmt.Sprintf("%s: %s", res.ID, term.Clip(res.Err.Error(), MaxMessage)))
 	}
 	if res.Upstream == "" {
 		return
@@ -50,16 +50,16 @@ func (r *Results) Observe(res *work.Result) {
 }
 
 // put sets a value of a map, which it makes if it is nil.
-func put[V any](m map[string]V, key string, v V) map[string]V {
+func put[K comparable, V any](m map[K]V, key K, v V) map[K]V {
 	if m == nil {
-		m = make(map[string]V)
+		m = make(map[K]V)
 	}
 	m[key] = v
 	return m
 }
 
 // FirstFailures returns the first message of each kind of failure.
-func (r *Results) FirstFailures() map[string]string {
+func (r *Results) FirstFailures() map[sluice.Kind]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.first)

@@ -126,10 +126,9 @@ func (st *Stored) Incomplete() bool {
 
 // Finished is the number of items with a result. The output of a killed run can have more results than its state.
 func (st *Stored) Finished() int {
-	s := st.State
-	n := max(s.Done+s.Failed, st.recorded)
-	if s.Total > 0 {
-		n = min(n, s.Total)
+	n := max(st.State.Finished(), st.recorded)
+	if total := st.State.Total; total > 0 {
+		n = min(n, total)
 	}
 	return n
 }
