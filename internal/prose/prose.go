@@ -101,6 +101,14 @@ func Count(n int, thing string) string {
 	return Group(n) + " " + thing
 }
 
+// Verb returns the form of a verb after a number of things.
+func Verb(n int, one, several string) string {
+	if n == 1 {
+		return one
+	}
+	return several
+}
+
 // Thousands writes a count whose last digits say nothing: "9,999", "54k", "1.23M".
 func Thousands(n int) string {
 	switch {

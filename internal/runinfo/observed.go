@@ -1,6 +1,7 @@
 package runinfo
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,9 +43,7 @@ func (r *Results) Observe(res *work.Result) {
 		sum.Failed++
 	}
 	if res.HasCost && !res.Cached { // cached results cost nothing, and do not make the cost of the other results known
-		if sum.Cost == nil {
-			sum.Cost = new(float64)
-		}
+		sum.Cost = cmp.Or(sum.Cost, new(float64))
 		*sum.Cost = prose.RoundDollars(*sum.Cost + res.Cost)
 	}
 }
@@ -79,20 +78,11 @@ type Upstream struct {
 
 // String describes the work of the upstream.
 func (s Upstream) String() string {
-	text := fmt.Sprintf("%s: %s items", s.Name, prose.Group(s.Items))
-	if s.Throttles > 0 {
-		text += fmt.Sprintf(", throttled %s", prose.Times(s.Throttles))
-	}
+	text := fmt.Sprintf("%s: %s items", s.Name, prose.Group(s.Items)) + prose.If(s.Throttles, ", throttled "+prose.Times(s.Throttles))
 	if s.Cost != nil {
 		text += ", " + prose.Dollars(*s.Cost)
 	}
-	switch {
-	case s.LeftOut != "":
-		text += ", excluded: " + s.LeftOut
-	case s.LastError != "":
-		text += ": " + s.LastError
-	}
-	return text
+	return text + prose.If(len(s.LeftOut), ", excluded: "+s.LeftOut) + prose.If(len(s.LastError), ": "+s.LastError)
 }
 
 // Upstreams returns the work of all upstreams, in their order; nil if there are none. Of upstreams without results, n has the last errors.
@@ -100,23 +90,20 @@ func (r *Results) Upstreams(all *provider.Upstreams, n *Notices) (sums []Upstrea
 	if all == nil {
 		return nil
 	}
+	reports := all.Report()
 	n.mu.Lock()
-	lastErr := maps.Clone(n.lastErr)
-	n.mu.Unlock()
+	defer n.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, rep := range all.Report() {
-		sum := Upstream{}
-		if done := r.done[rep.Name]; done != nil {
-			sum = *done
-		}
+	for _, rep := range reports {
+		sum := *cmp.Or(r.done[rep.Name], &Upstream{})
 		sum.Name, sum.Attempts, sum.Throttles = rep.Name, rep.Sent-rep.Throttles, rep.Throttles
 		if rep.Exclusion != nil {
 			sum.LeftOut = rep.Exclusion.String()
 		}
-		for _, lane := range slices.Sorted(maps.Keys(lastErr)) { // of several models, always the last one by name
+		for _, lane := range slices.Sorted(maps.Keys(n.lanes)) { // of several models, always the last one by name
 			if sum.Items == 0 && sum.LeftOut == "" && strings.HasPrefix(lane, sum.Name+": ") {
-				sum.LastError = lastErr[lane]
+				sum.LastError = cmp.Or(n.lanes[lane].lastErr, sum.LastError)
 			}
 		}
 		sums = append(sums, sum)
