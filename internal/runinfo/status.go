@@ -182,13 +182,7 @@ func (s *Status) Limited() string {
 
 // rationing returns the number of requests that wait for a spending cap, or for a retry while none is in flight.
 func (s *Status) rationing() string {
-	waiting := func(n int, thing string) string {
-		verb := " wait"
-		if n == 1 {
-			verb = " waits"
-		}
-		return prose.Count(n, thing) + verb
-	}
+	waiting := func(n int, thing string) string { return prose.Count(n, thing) + prose.Verb(n, " waits", " wait") }
 	switch {
 	case s.Rationed > 0:
 		return waiting(s.Rationed, "request") + " for a spending cap"
@@ -238,11 +232,14 @@ func (s *Status) eta(lane *limits.LaneSnapshot) time.Duration {
 }
 
 // Progress returns "done/total".
-func (s *Status) Progress() string {
-	if s.Total == 0 {
-		return prose.Group(s.Finished()) + " done"
+func (s *Status) Progress() string { return progress(s.Finished(), s.Total, "/") }
+
+// progress returns the number of finished items, and the number of all items if it is known.
+func progress(finished, total int, of string) string {
+	if total == 0 {
+		return prose.Group(finished) + " done"
 	}
-	return prose.Group(s.Finished()) + "/" + prose.Group(s.Total)
+	return prose.Group(finished) + of + prose.Group(total)
 }
 
 // Failures returns the number of failed items; "" if there are none.

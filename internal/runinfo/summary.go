@@ -121,13 +121,12 @@ func (sum *Summary) AddOutages(outages map[string]time.Duration) {
 	for reason, away := range outages {
 		share := min(1, away.Seconds()*1000/float64(max(1, sum.WallMS)))
 		sum.Bound[reason] = share
-		if left := sum.Bound["cooldown"] - share; reason != noProvider && reason != noUpstream {
-			continue
-		} else if left > 0 {
-			sum.Bound["cooldown"] = left
-		} else {
-			delete(sum.Bound, "cooldown")
+		if reason == noProvider || reason == noUpstream {
+			sum.Bound["cooldown"] -= share
 		}
+	}
+	if sum.Bound["cooldown"] <= 0 {
+		delete(sum.Bound, "cooldown")
 	}
 }
 
