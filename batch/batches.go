@@ -37,15 +37,14 @@ type Batches struct {
 
 // BatchReport has the results of Batch APIs in a run.
 type BatchReport struct {
-	Parts   int // batches that ended in this run
-	Pending int // batches that have not ended, or whose results are not recorded
-	Lost    int // batches that the provider does not have; not in Pending
+	Parts   int `json:"batches"`                // Batches that finished in this run.
+	Pending int `json:"pending_batches"`        // Batches without recorded results.
+	Lost    int `json:"lost_batches,omitempty"` // Batches missing at the provider. They are not in Pending.
+	Lines   int `json:"items_by_batch"`         // Items completed in batches.
+	Live    int `json:"items_live"`             // Items completed by live requests.
 
-	Lines int // items with a result of a batch
-	Live  int // items with a result of a live request
-
-	Cost     float64 // of Lines, in US dollars, if known
-	LiveCost float64 // of the same requests if they were sent live
+	Cost     float64 `json:"-"` // of Lines, in US dollars, if known
+	LiveCost float64 `json:"-"` // of the same requests if they were sent live
 }
 
 // Part is the row of a batch.

@@ -68,31 +68,32 @@ type Event struct {
 
 // LaneSnapshot contains the state of one lane.
 type LaneSnapshot struct {
-	Lane      string                       // name of the lane
-	InFlight  int                          // number of requests in flight
-	Waiting   int                          // number of calls that wait for a permit
-	Slots     int                          // current maximum concurrency
-	Oldest    time.Time                    // send time of the oldest request in flight (zero: no request is in flight)
-	Until     time.Time                    // end of the cooldown (zero or past: no cooldown)
-	Held      bool                         // true while Scheduler.Pause stops the lane
-	Probing   bool                         // true while the lane sends only a few test requests after a cooldown
-	Pause     Kind                         // cause of the cooldown (ServerError: the circuit breaker is open)
-	Blocked   bool                         // true if a limit or a pause delays the next call
-	Binding   Dimension                    // limit that delays the next call (AnyDimension: a pause)
-	Bound     [NumDimensions]time.Duration // total time during which each limit delayed calls (AnyDimension: pauses)
-	Budgets   []BucketSnapshot             // states of the token buckets
-	Throttles int                          // number of rate-limited attempts since the start
-	Granted   int                          // number of granted permits since the start
+	Lane      string           `json:"lane"`                    // Model, or upstream and model.
+	InFlight  int              `json:"in_flight"`               // Requests in flight.
+	Slots     int              `json:"concurrency"`             // Allowed concurrency.
+	Waiting   int              `json:"waiting"`                 // Waiting requests.
+	Oldest    time.Time        `json:"oldest,omitzero"`         // Start of the oldest request in flight.
+	Binding   Dimension        `json:"binding,omitempty"`       // Binding limit. AnyDimension is a pause.
+	Until     time.Time        `json:"cooldown_until,omitzero"` // End of the cooldown. It can be past.
+	Pause     Kind             `json:"cooldown_why,omitempty"`  // Cause of the cooldown. ServerError: the circuit breaker is open.
+	Throttles int              `json:"throttles"`               // Rate-limited requests. They are counted since the start.
+	Budgets   []BucketSnapshot `json:"limits"`                  // State by limit.
+
+	Granted int                          `json:"-"` // number of granted permits since the start
+	Held    bool                         `json:"-"` // true while Scheduler.Pause stops the lane
+	Probing bool                         `json:"-"` // true while the lane sends only a few test requests after a cooldown
+	Blocked bool                         `json:"-"` // true if a limit or a pause delays the next call
+	Bound   [NumDimensions]time.Duration `json:"-"` // total time during which each limit delayed calls (AnyDimension: pauses)
 }
 
 // BucketSnapshot contains the state of the token bucket for one limit, in requests or tokens.
 type BucketSnapshot struct {
-	Dimension Dimension // dimension of the limit
-	Limit     int64     // value of the limit, per minute or day
-	Source    Source    // source of the limit's value
-	Shared    bool      // true if a Ledger stores the bucket, which makes Level unknown
-	Level     float64   // current level of the bucket (negative: more was used than available)
-	Cap       float64   // capacity of the bucket
-	Spent     float64   // amount used since the start, including by rejected requests
-	Claims    Claims    // values of the limit from different sources
+	Dimension Dimension `json:"dimension"`        // Name of the limit, such as `rpm`.
+	Limit     int64     `json:"limit"`            // Value of the limit. It applies per minute or day.
+	Source    Source    `json:"source"`           // Origin of the value, such as `header`.
+	Level     float64   `json:"level"`            // Level of the token bucket; negative after too much use.
+	Cap       float64   `json:"cap"`              // Size of the token bucket.
+	Spent     float64   `json:"spent"`            // Amount used since the process started. Rejected requests count.
+	Shared    bool      `json:"shared,omitempty"` // Other clients share the limit. A Ledger stores the bucket, so Level is unknown.
+	Claims              // values of the limit from different sources
 }

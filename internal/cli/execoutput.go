@@ -25,20 +25,16 @@ func printExecSummary(s *term.Streams, sum *runinfo.ExecSummary) {
 		}
 		s.Row("stage", "%s: %s", stage.Stage, prose.Fields(doneText(&stage, 0), pass))
 	}
-	kinds := make(map[string]int)
-	for kind, n := range sum.Kinds {
-		kinds[kind.String()] = n
-	}
-	failedRows(s, kinds, sum.First)
+	failedRows(s, sum.Kinds, sum.First)
 	if sum.RateLimited > 0 {
 		s.Row("limited", "%s without a recorded result: they run again on resume", prose.Count(sum.RateLimited, "item"))
 	}
 	if ran := sum.Run.Done + sum.Run.Failed; ran+sum.Left > 0 {
 		thisRun(s, ran, ran, sum.WallMS, sum.Throttles)
 		if sum.InputTokens+sum.OutputTokens > 0 {
-			s.SubRow("tokens", "%s in, %s out", prose.Group(sum.InputTokens), prose.Group(sum.OutputTokens))
+			s.SubRow("tokens", "%s", sum.InOut())
 		}
-		costRow(s, sum.Cost, sum.Costed, ran, "")
+		costRow(s, sum.Bill, ran, "")
 		if sum.Throttles > 0 {
 			s.SubRow("paused", "%s", prose.Times(sum.Pauses))
 		}

@@ -314,7 +314,7 @@ func (r *batchRun) run(ctx context.Context) error {
 	sum.AddOutages(outages)
 	sum.Input, sum.Output, sum.Events = r.o.cfg.Input, r.o.cfg.Output, r.o.watch.events
 	if r.o.usesBatches() {
-		sum.Batch = runinfo.NewBatches(&rep.Batches)
+		sum.Batch = runinfo.NewBatches(rep.Batches)
 	}
 	sum.Upstreams = r.results.Upstreams(r.accounts.Upstreams(), &r.notices)
 	sum.First, sum.AllRuns = r.results.FirstFailures(), runinfo.AllRuns(r.o.cfg.Output)

@@ -26,14 +26,14 @@ func printSummary(s *term.Streams, sum *runinfo.Summary) {
 		return
 	}
 	done := earlierText(prose.Group(sum.Done)+" of "+prose.Group(sum.Total)+" done", sum.Done-sum.DoneNow)
-	if sum.Done == sum.Total && sum.Recorded == 0 {
+	if sum.Done == sum.Total && sum.Recorded() == 0 {
 		done = prose.Group(sum.Done) + " of " + prose.Group(sum.Total) + " done already"
 	}
 	s.Errorf("%s\n", prose.Fields(done,
-		prose.If(sum.Failed, earlierText(prose.Group(sum.Failed)+" failed", sum.Failed-(sum.Recorded-sum.DoneNow))),
+		prose.If(sum.Failed, earlierText(prose.Group(sum.Failed)+" failed", sum.Failed-(sum.Recorded()-sum.DoneNow))),
 		prose.If(sum.Left, prose.Group(sum.Left)+" remaining")))
 	failedRows(s, sum.Kinds, sum.First)
-	if sum.Recorded+sum.Left > 0 {
+	if sum.Recorded()+sum.Left > 0 {
 		printRun(s, sum)
 		printLimits(s, sum)
 		allRuns(s, sum.AllRuns)
@@ -52,12 +52,12 @@ func printSummary(s *term.Streams, sum *runinfo.Summary) {
 
 // printRun prints the work of this run.
 func printRun(s *term.Streams, sum *runinfo.Summary) {
-	thisRun(s, sum.Recorded, sum.Attempts, sum.WallMS, sum.Throttles)
+	thisRun(s, sum.Recorded(), sum.Attempts, sum.WallMS, sum.Throttles)
 	if n := sum.CutOff(); n > 0 {
 		s.SubRow("cut off", "%s reached the maximum number of output tokens: raise max_tokens", prose.Count(n, "result"))
 	}
 	// An item without a result when the run stopped can be a hit in a later run.
-	if all := min(sum.Cached+sum.Misses, sum.Recorded); all > 0 {
+	if all := min(sum.Cached+sum.Run.CacheMisses, sum.Recorded()); all > 0 {
 		s.SubRow("cache", "%s hits of %s", prose.Group(sum.Cached), prose.Group(all))
 	}
 	if v := sum.Batch; v != nil && v.Text() != "" {
@@ -69,8 +69,8 @@ func printRun(s *term.Streams, sum *runinfo.Summary) {
 	if sum.Attempts == 0 && sum.Throttles == 0 {
 		return
 	}
-	s.SubRow("tokens", "%s in, %s out", prose.Group(sum.InputTokens), prose.Group(sum.OutputTokens))
-	costRow(s, sum.Cost, sum.Costed, sum.Recorded, sum.CostDoubts())
+	s.SubRow("tokens", "%s", sum.InOut())
+	costRow(s, sum.Bill, sum.Recorded(), sum.CostDoubts())
 	if len(sum.Finish) > 0 {
 		s.SubRow("finish", "%s", prose.Counts(sum.Finish))
 	}

@@ -62,7 +62,7 @@ func statusBlock(st *runinfo.Stored, now time.Time) []string {
 		b.row("all runs", "%s", s.Figures)
 		b.row("last run", "%s", s.Last)
 	} else {
-		b.row("tokens", "%s in, %s out", prose.Group(s.InputTokens), prose.Group(s.OutputTokens))
+		b.row("tokens", "%s", s.InOut())
 	}
 	b.row("updated", "%s ago", prose.Span(now.Sub(s.UpdatedAt)))
 	b.parts(st.Parts, now)

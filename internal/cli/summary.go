@@ -3,7 +3,9 @@ package cli
 import (
 	"time"
 
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 )
@@ -14,9 +16,9 @@ func earlierText(text string, n int) string {
 }
 
 // failedRows counts failed items by kind, with the first of each in this run.
-func failedRows(s *term.Streams, kinds map[string]int, first map[string]string) {
+func failedRows(s *term.Streams, kinds map[sluice.Kind]int, first map[sluice.Kind]string) {
 	for _, kind := range prose.LargestFirst(kinds) {
-		text := prose.Group(kinds[kind]) + " " + kind
+		text := prose.Group(kinds[kind]) + " " + kind.String()
 		if first[kind] != "" {
 			text += ", first " + first[kind]
 		}
@@ -43,12 +45,12 @@ func allRuns(s *term.Streams, all *work.Figures) {
 }
 
 // costRow writes the cost of this run, and the number of items whose cost is known.
-func costRow(s *term.Streams, usd *float64, costed, items int, doubts string) {
+func costRow(s *term.Streams, bill runinfo.Bill, items int, doubts string) {
 	switch {
-	case usd == nil:
-	case costed < items:
-		s.SubRow("cost", "%s for %s of %s items%s", prose.Dollars(*usd), prose.Group(costed), prose.Group(items), doubts)
+	case bill.Cost == nil:
+	case bill.Costed < items:
+		s.SubRow("cost", "%s for %s of %s items%s", prose.Dollars(*bill.Cost), prose.Group(bill.Costed), prose.Group(items), doubts)
 	default:
-		s.SubRow("cost", "%s%s", prose.Dollars(*usd), doubts)
+		s.SubRow("cost", "%s%s", prose.Dollars(*bill.Cost), doubts)
 	}
 }

@@ -555,7 +555,8 @@ func (b *buckets) unused(t *Ticket, o *limits.Outcome) (refund limits.Vector) {
 }
 
 // snapshot returns the state of the known limits. A configured limit that is below the provider's is the one that binds.
-func (b *buckets) snapshot(now time.Time) (out []limits.BucketSnapshot) {
+func (b *buckets) snapshot(now time.Time) []limits.BucketSnapshot {
+	out := []limits.BucketSnapshot{}
 	for d, each := range &b.each {
 		if each.Value == 0 {
 			continue

@@ -109,6 +109,14 @@ func Count(n int, thing string) string {
 	return Group(n) + " " + thing
 }
 
+// Verb returns the form of a verb after a number of things.
+func Verb(n int, one, several string) string {
+	if n == 1 {
+		return one
+	}
+	return several
+}
+
 // Thousands writes a count whose last digits say nothing: "9,999", "54k", "1.23M".
 func Thousands(n int) string {
 	switch {
@@ -252,10 +260,10 @@ func LimitName(name string) string {
 	return d.Counted("/min", "/day")
 }
 
-// LargestFirst returns the names by falling value; those of one value by name.
-func LargestFirst[V cmp.Ordered](byName map[string]V) []string {
-	return slices.SortedFunc(maps.Keys(byName), func(a, b string) int {
-		return cmp.Or(cmp.Compare(byName[b], byName[a]), strings.Compare(a, b))
+// LargestFirst returns the names by falling value. It sorts names with the same value by their text.
+func LargestFirst[K comparable, V cmp.Ordered](byName map[K]V) []K {
+	return slices.SortedFunc(maps.Keys(byName), func(a, b K) int {
+		return cmp.Or(cmp.Compare(byName[b], byName[a]), strings.Compare(fmt.Sprint(a), fmt.Sprint(b)))
 	})
 }
 

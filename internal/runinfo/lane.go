@@ -6,97 +6,70 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// Lane is the state of a lane at one instant.
-type Lane struct {
-	Lane      string    `json:"lane"`                    // Model, or upstream and model.
-	InFlight  int       `json:"in_flight"`               // Requests in flight.
-	Slots     int       `json:"concurrency"`             // Allowed concurrency.
-	Waiting   int       `json:"waiting"`                 // Waiting requests.
-	Oldest    time.Time `json:"oldest,omitzero"`         // Start of the oldest request in flight.
-	Binding   string    `json:"binding,omitempty"`       // Binding limit.
-	Until     time.Time `json:"cooldown_until,omitzero"` // End of the cooldown.
-	Why       string    `json:"cooldown_why,omitempty"`  // Cause of the cooldown.
-	Throttles int       `json:"throttles"`               // Rate-limited requests.
-	Limits    []Level   `json:"limits"`                  // State by limit.
+// busiest returns the lane with the most open requests: its limit holds the run back. Without lanes, it returns the zero value.
+func busiest(lanes []limits.LaneSnapshot) (lane limits.LaneSnapshot) {
+	for i, l := range lanes {
+		if i == 0 || l.Waiting+l.InFlight > lane.Waiting+lane.InFlight {
+			lane = l
+		}
+	}
+	return lane
 }
 
-// Level is the state of one limit of a lane.
-type Level struct {
-	Dimension string  `json:"dimension"`        // Name of the limit, such as `rpm`.
-	Limit     int64   `json:"limit"`            // Value of the limit.
-	Source    string  `json:"source"`           // Origin of the value, such as `header`.
-	Level     float64 `json:"level"`            // Level of the token bucket; negative after too much use.
-	Cap       float64 `json:"cap"`              // Size of the token bucket.
-	Spent     float64 `json:"spent"`            // Amount used since the process started.
-	Shared    bool    `json:"shared,omitempty"` // Other clients share the limit.
-	limits.Claims
+// binding returns the limit that delays the requests of a lane. If its value is unknown, the limit is 0.
+func binding(lane *limits.LaneSnapshot) limits.BucketSnapshot {
+	if lane.Binding == limits.Concurrency {
+		return limits.BucketSnapshot{Dimension: limits.Concurrency, Limit: int64(lane.Slots)}
+	}
+	for _, b := range lane.Budgets {
+		if b.Dimension == lane.Binding {
+			return b
+		}
+	}
+	return limits.BucketSnapshot{Dimension: lane.Binding}
 }
 
-func newLanes(snaps []limits.LaneSnapshot, now time.Time) []Lane {
-	lanes := make([]Lane, 0, len(snaps))
-	for _, l := range snaps {
-		lane := Lane{
-			Lane: l.Lane, InFlight: l.InFlight, Slots: l.Slots, Waiting: l.Waiting, Oldest: l.Oldest, Throttles: l.Throttles,
-			Limits: make([]Level, 0, len(l.Budgets)),
+// at returns lanes as they are at an instant: without past pauses, and without a binding limit if no request waits.
+func at(now time.Time, lanes []limits.LaneSnapshot) []limits.LaneSnapshot {
+	lanes = append([]limits.LaneSnapshot{}, lanes...)
+	for i := range lanes {
+		l := &lanes[i]
+		if l.Waiting == 0 {
+			l.Binding = limits.AnyDimension
 		}
-		if l.Waiting > 0 && l.Binding != limits.AnyDimension {
-			lane.Binding = l.Binding.String()
+		if !l.Until.After(now) {
+			l.Until, l.Pause = time.Time{}, sluice.OK
 		}
-		if l.Until.After(now) {
-			lane.Until, lane.Why = l.Until, l.Pause.String()
-		}
-		for _, b := range l.Budgets {
-			lane.Limits = append(lane.Limits, Level{b.Dimension.String(), b.Limit, string(b.Source), b.Level, b.Cap, b.Spent, b.Shared, b.Claims})
-		}
-		lanes = append(lanes, lane)
 	}
 	return lanes
 }
 
-// Bucket returns the token bucket of a lane for one limit; the zero value if there is none.
-func Bucket(lane limits.LaneSnapshot, d limits.Dimension) limits.BucketSnapshot {
-	for _, b := range lane.Budgets {
-		if b.Dimension == d {
-			return b
-		}
-	}
-	return limits.BucketSnapshot{}
-}
-
 // LaneUse is the use of a lane's limits by a run.
 type LaneUse struct {
-	Lane   string `json:"lane"`        // Model, or upstream and model.
-	Slots  int    `json:"concurrency"` // Allowed concurrency.
-	Limits []Use  `json:"limits"`      // Limits and their use.
+	Lane   string               `json:"lane"`        // Model, or upstream and model.
+	Slots  int                  `json:"concurrency"` // Allowed concurrency.
+	Limits []telemetry.LimitUse `json:"limits"`      // Limits and their use.
 
 	Granted int `json:"-"` // Requests that were sent.
-}
-
-// Use is the use of one limit by a run.
-type Use struct {
-	Dimension string  `json:"dimension"` // Name of the limit, such as `rpm`.
-	Limit     int64   `json:"limit"`     // Value of the limit.
-	Source    string  `json:"source"`    // Origin of the value, such as `header`.
-	Share     float64 `json:"share"`     // Used share of the allowed amount.
-	limits.Claims
-
-	by limits.Dimension
 }
 
 func newLaneUses(snap sluice.Snapshot, wall time.Duration) []LaneUse {
 	lanes := make([]LaneUse, 0, len(snap.Lanes))
 	for _, lane := range snap.Lanes {
-		l := LaneUse{Lane: lane.Lane, Slots: lane.Slots, Limits: make([]Use, 0, len(lane.Budgets)), Granted: lane.Granted}
+		l := LaneUse{Lane: lane.Lane, Slots: lane.Slots, Limits: []telemetry.LimitUse{}, Granted: lane.Granted}
 		for _, b := range lane.Budgets {
 			spent := b.Spent
 			if b.Dimension.Per(time.Minute) == limits.Requests {
 				spent = float64(lane.Granted - lane.Throttles) // rejected requests do not count
 			}
-			l.Limits = append(l.Limits, Use{b.Dimension.String(), b.Limit, string(b.Source), share(b, spent, wall), b.Claims, b.Dimension})
+			l.Limits = append(l.Limits, telemetry.LimitUse{
+				Dimension: b.Dimension, Limit: b.Limit, Source: b.Source, Share: share(b, spent, wall), Claims: b.Claims,
+			})
 		}
 		lanes = append(lanes, l)
 	}
@@ -117,8 +90,8 @@ func (l LaneUse) String() string {
 	var parts []string
 	for _, b := range l.Limits {
 		if b.Limit > 0 && b.Limit != provider.Endless {
-			source := prose.Source(limits.Source(b.Source), b.Claims)
-			parts = append(parts, fmt.Sprintf("%s of %s (%s)", prose.Percent(b.Share), prose.Limit(b.by, b.Limit), source))
+			source := prose.Source(b.Source, b.Claims)
+			parts = append(parts, fmt.Sprintf("%s of %s (%s)", prose.Percent(b.Share), prose.Limit(b.Dimension, b.Limit), source))
 		}
 	}
 	if len(parts) == 0 {

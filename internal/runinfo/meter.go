@@ -29,9 +29,9 @@ type sample struct {
 }
 
 // rate returns the items per minute until a later sample.
-func (s sample) rate(later sample) float64 {
+func (s sample) rate(later sample) Rate {
 	if d := later.at.Sub(s.at); d > 0 {
-		return float64(later.done-s.done) / d.Minutes()
+		return Rate(float64(later.done-s.done) / d.Minutes())
 	}
 	return 0
 }

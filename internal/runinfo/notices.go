@@ -1,6 +1,7 @@
 package runinfo
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/limits"
@@ -26,13 +28,11 @@ type Notices struct {
 	Foreign  func(model string) string         // model and file of the limits, if another model starts with them; "" if not
 	Waiting  func() int                        // number of waiting items of a run of commands; 0 if it is unknown
 
-	rejections rejections
-
 	mu      sync.Mutex
-	lastErr map[string]string // of the last failed request, by lane
-	reached bool              // a request was sent, so the provider responds
-	warned  map[string]bool   // models with foreign limits
-	limit   work.RateLimit    // the last limit that a line described
+	lanes   map[string]*laneNotes // by label
+	reached bool                  // a request was sent, so the provider responds
+	warned  map[string]bool       // models with foreign limits
+	limit   work.RateLimit        // the last limit that a line described
 }
 
 // lines are lines of text.
@@ -43,79 +43,94 @@ func (l *lines) add(format string, args ...any) {
 }
 
 // Lines returns the lines for an event, as they are printed. Most events have none.
-func (n *Notices) Lines(e sluice.Event) []string {
-	if n.Commands {
-		return n.ofCommands(e)
+func (n *Notices) Lines(e sluice.Event) (l lines) {
+	model, foreign, waiting := e.Lane, "", 0
+	switch {
+	case !n.Commands:
+		if model != "" {
+			foreign = n.Foreign(model)
+		}
+		e.Lane = n.Label(e.Account, e.Lane)
+	case e.Type == limits.EventCooldownStarted:
+		waiting = n.Waiting()
 	}
-	return n.ofRequests(e)
-}
-
-func (n *Notices) ofRequests(e sluice.Event) (l lines) {
-	model, foreign := e.Lane, ""
-	if model != "" {
-		foreign = n.Foreign(model)
-	}
-	e.Lane = n.Label(e.Account, e.Lane)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	o, own := &e.Outcome, "set --rpm and --tpm to the limits of your account"
-	if e.Type == limits.EventShared && !n.Shared {
-		l.add("another process uses %s with the same key: together both may exceed its limits", e.Lane)
-		l = append(l, "hint: set --redis URL in both processes, use `sluice serve`, or run one process after the other")
+	lane := n.lanes[e.Lane]
+	if lane == nil {
+		lane = &laneNotes{}
+		n.lanes = put(n.lanes, e.Lane, lane)
 	}
-	switch {
-	case e.Type == limits.EventSlotReleased:
-		n.reached = n.reached || !o.Unsent
-		if o.Kind.Transient() && o.Err != nil {
-			n.lastErr = put(n.lastErr, e.Lane, term.Clip(o.Err.Error(), MaxMessage))
-		}
-	case e.Type == limits.EventBreaker && e.Until.IsZero():
-		l.add("%s: responds again", e.Lane)
-	case e.Type == limits.EventBreaker && n.reached: // else the run ends, without a next attempt
-		why := prose.If(len(n.lastErr[e.Lane]), ": "+n.lastErr[e.Lane])
-		l.add("%s: keeps failing, next attempt at %s%s", e.Lane, prose.Clock(e.Until, e.At, time.TimeOnly), why)
+	if text := lane.observe(&e); text != "" {
+		l.add("%s: %s", text, n.advice())
 	}
-	if text := n.rejections.observe(e); text != "" && n.Shared {
-		l.add("%s: %s", text, own)
-	} else if text != "" {
-		l.add("%s: if other programs use this key, share limits with --redis; otherwise %s", text, own)
+	if n.Commands {
+		n.ofCommands(&l, &e, waiting)
+		return l
 	}
+	n.ofRequests(&l, &e, lane)
 	if foreign != "" && !n.warned[model] {
 		n.warned = put(n.warned, model, true)
 		l.add("warning: %s starts with the limits of %s", model, foreign)
 	}
+	return l
+}
+
+// advice returns the next step if a provider rate-limits many requests.
+func (n *Notices) advice() string {
+	const own = "set --rpm and --tpm to the limits of your account"
+	switch {
+	case n.Commands:
+		return "lower --jobs, or set --rpm"
+	case n.Shared:
+		return own
+	}
+	return "if other programs use this key, share limits with --redis; otherwise " + own
+}
+
+func (n *Notices) ofRequests(l *lines, e *sluice.Event, lane *laneNotes) {
+	o := &e.Outcome
+	switch e.Type {
+	case limits.EventShared:
+		if !n.Shared {
+			l.add("another process uses %s with the same key: together both may exceed its limits", e.Lane)
+			*l = append(*l, "hint: set --redis URL in both processes, use `sluice serve`, or run one process after the other")
+		}
+	case limits.EventSlotReleased:
+		n.reached = n.reached || !o.Unsent
+		if o.Kind.Transient() && o.Err != nil {
+			lane.lastErr = term.Clip(o.Err.Error(), MaxMessage)
+		}
+	case limits.EventBreaker:
+		if e.Until.IsZero() {
+			l.add("%s: responds again", e.Lane)
+		} else if n.reached { // else the run ends, without a next attempt
+			l.add("%s: keeps failing, next attempt at %s%s", e.Lane, clock(e), prose.If(len(lane.lastErr), ": "+lane.lastErr))
+		}
+	}
 	if !n.Verbose {
-		return l
+		return
 	}
 	switch e.Type {
 	case limits.EventLimitsChanged:
 		l.add("%s: %s is %s", e.Lane, e.Dimension, prose.Group(e.Limit))
 	case limits.EventCooldownStarted:
-		l.add("%s: pauses until %s: %s", e.Lane, prose.Clock(e.Until, e.At, time.TimeOnly), o.Kind)
+		l.add("%s: pauses until %s: %s", e.Lane, clock(e), o.Kind)
 	case limits.EventCooldownEnded:
 		l.add("%s: resumed", e.Lane)
 	case limits.EventThrottled, limits.EventGaveUp:
 		l.add("%s: %s: %v", e.Lane, e.Call, o.Err)
 	}
-	return l
 }
 
-func (n *Notices) ofCommands(e sluice.Event) (l lines) {
-	limit := n.Pauses.Limit(e.Lane)
-	n.mu.Lock()
-	text, last := n.rejections.observe(e), n.limit
-	if e.Type == limits.EventCooldownStarted {
-		n.limit = limit
-	}
-	n.mu.Unlock()
-	if text != "" {
-		l.add("%s: lower --jobs, or set --rpm", text)
-	}
+func (n *Notices) ofCommands(l *lines, e *sluice.Event, waiting int) {
 	switch e.Type {
 	case limits.EventCooldownStarted:
-		if !last.SeenAt.Equal(limit.SeenAt) || limit.Until.Sub(last.Until) >= time.Second { // else an earlier line described it
-			l.add("%s", n.limitText(&limit, &e))
+		limit := n.Pauses.Limit(e.Lane)
+		if !n.limit.SeenAt.Equal(limit.SeenAt) || limit.Until.Sub(n.limit.Until) >= time.Second { // else an earlier line described it
+			l.add("%s", limitText(&limit, e, waiting))
 		}
+		n.limit = limit
 	case limits.EventCooldownEnded:
 		l.add("the pause for the limit is over: commands start again")
 	case limits.EventShared:
@@ -124,25 +139,22 @@ func (n *Notices) ofCommands(e sluice.Event) (l lines) {
 		if e.Until.IsZero() {
 			l.add("%s: resumed", e.Lane)
 		} else {
-			l.add("%s: the provider keeps failing, next attempt at %s", e.Lane, prose.Clock(e.Until, e.At, time.TimeOnly))
+			l.add("%s: the provider keeps failing, next attempt at %s", e.Lane, clock(e))
 		}
 	case limits.EventThrottled, limits.EventGaveUp, limits.EventAttemptFailed:
 		if n.Verbose {
 			l.add("%s: %s: %v", e.Call, e.Outcome.Kind, e.Outcome.Err)
 		}
 	}
-	return l
 }
+
+// clock returns the end of the pause that an event reports.
+func clock(e *sluice.Event) string { return prose.Clock(e.Until, e.At, time.TimeOnly) }
 
 // limitText describes the limit of a pause that starts: its time, the number of waiting items, and its reset. If the reset is unknown, it
 // has the next attempt instead.
-func (n *Notices) limitText(limit *work.RateLimit, e *sluice.Event) string {
-	waiting := "items wait"
-	if n := n.Waiting(); n == 1 {
-		waiting = "1 item waits"
-	} else if n > 0 {
-		waiting = prose.Count(n, "item") + " wait"
-	}
+func limitText(limit *work.RateLimit, e *sluice.Event, items int) string {
+	waiting := cmp.Or(prose.If(items, prose.Count(items, "item")+prose.Verb(items, " waits", " wait")), "items wait")
 	next, until := "next attempt at", limit.Until.Local()
 	if limit.Stated {
 		next = "reset"
@@ -171,24 +183,30 @@ func ExclusionLine(x provider.Exclusion) string {
 func (n *Notices) SharedLimitLine(sum *Summary) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	b := sum.sharedLimit(n.rejections)
-	if b == nil || len(sum.Upstreams) > 0 || n.Shared {
+	if len(sum.Upstreams) > 0 || n.Shared {
 		return ""
 	}
-	return fmt.Sprintf("hint: set --%[1]s %[2]d if all models of the account share one limit: "+
-		"models were rejected below half of their own %[1]s limits", b.Dimension, b.Limit)
+	var all telemetry.SharedLimits
+	for _, l := range sum.Lanes {
+		lane := n.lanes[l.Lane]
+		for _, u := range l.Limits {
+			if lane != nil && all.Add("", u, l.Granted, lane.rejections[u.Dimension]) {
+				return fmt.Sprintf("hint: set --%[1]s %[2]d if all models of the account share one limit: "+
+					"models were rejected below half of their own %[1]s limits", u.Dimension, u.Limit)
+			}
+		}
+	}
+	return ""
 }
 
-// rejections counts the rate-limit rejections of lanes.
-type rejections map[string]*laneRejections
-
-// laneRejections are the rejections of a lane.
-type laneRejections struct {
-	by       [limits.NumDimensions]int // all rejections, by the limit that the provider named
-	since    time.Time                 // start of the present minute
-	sent     int                       // requests with a response in the present minute
-	rejected int                       // rate-limited requests among them
-	reported bool
+// laneNotes are the rejections and the last error of a lane.
+type laneNotes struct {
+	rejections [limits.NumDimensions]int // by the limit that the provider named
+	lastErr    string                    // of the last failed request
+	since      time.Time                 // start of the present minute
+	sent       int                       // requests with a response in the present minute
+	rejected   int                       // rate-limited requests among them
+	reported   bool
 }
 
 // Rejections pile up if they are more than this share of this number of requests within a minute.
@@ -197,24 +215,20 @@ const (
 	pileUpShare    = 0.1
 )
 
-// observe adds an event. As soon as rejections pile up in a lane, it returns a description, once per lane; "" otherwise.
-func (r *rejections) observe(e sluice.Event) string {
-	l := (*r)[e.Lane]
-	if l == nil {
-		l = &laneRejections{}
-		*r = put(*r, e.Lane, l)
-	}
+// observe adds an event. As soon as rejections pile up, it returns a description, once; "" otherwise.
+func (l *laneNotes) observe(e *sluice.Event) string {
+	o := &e.Outcome
 	if e.Type == limits.EventThrottled {
-		l.by[e.Outcome.Dimension]++
+		l.rejections[o.Dimension]++
 	}
-	if o := &e.Outcome; e.Type != limits.EventSlotReleased || o.Unsent || o.TooLarge {
+	if e.Type != limits.EventSlotReleased || o.Unsent || o.TooLarge {
 		return ""
 	}
 	if e.At.Sub(l.since) > time.Minute {
 		l.since, l.sent, l.rejected = e.At, 0, 0
 	}
 	l.sent++
-	if e.Outcome.Kind.Throttle() {
+	if o.Kind.Throttle() {
 		l.rejected++
 	}
 	if l.reported || l.sent < pileUpRequests || float64(l.rejected) <= pileUpShare*float64(l.sent) {
@@ -223,12 +237,4 @@ func (r *rejections) observe(e sluice.Event) string {
 	l.reported = true
 	return fmt.Sprintf("%s: the provider rate-limited %s of %s requests within a minute, and Sluice slows down",
 		e.Lane, prose.Group(l.rejected), prose.Group(l.sent))
-}
-
-// by returns the number of a lane's rejections that name a limit.
-func (r rejections) by(lane string, d limits.Dimension) int {
-	if l := r[lane]; l != nil && d != limits.AnyDimension {
-		return l.by[d]
-	}
-	return 0
 }

@@ -22,14 +22,14 @@ func TestRejectionsAreReportedOnceTheyPileUp(t *testing.T) {
 		{"many, but slowly", 5, 2 * time.Second, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var r rejections
+			var r laneNotes
 			at, got := time.Now(), []int(nil)
 			for n := 1; n <= 200; n++ {
 				e := sluice.Event{Type: limits.EventSlotReleased, Lane: "m", At: at.Add(time.Duration(n) * tt.interval)}
 				if n%tt.every == 0 {
 					e.Outcome.Kind = sluice.RateLimit
 				}
-				if r.observe(e) != "" {
+				if r.observe(&e) != "" {
 					got = append(got, n)
 				}
 			}

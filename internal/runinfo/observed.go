@@ -1,6 +1,7 @@
 package runinfo
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,16 +19,16 @@ import (
 // safe for concurrent use.
 type Results struct {
 	mu    sync.Mutex
-	first map[string]string    // the item and its message, by kind of failure
-	done  map[string]*Upstream // work of upstreams
+	first map[sluice.Kind]string // the item and its message, by kind of failure
+	done  map[string]*Upstream   // work of upstreams
 }
 
 // Observe adds a result.
 func (r *Results) Observe(res *work.Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if kind := res.Kind.String(); res.Kind != sluice.OK && res.Err != nil && r.first[kind] == "" {
-		r.first = put(r.first, kind, fmt.Sprintf("%s: %s", res.ID, term.Clip(res.Err.Error(), MaxMessage)))
+	if res.Kind != sluice.OK && res.Err != nil && r.first[res.Kind] == "" {
+		r.first = put(r.first, res.Kind, fmt.Sprintf("%s: %s", res.ID, term.Clip(res.Err.Error(), MaxMessage)))
 	}
 	if res.Upstream == "" {
 		return
@@ -42,24 +43,22 @@ func (r *Results) Observe(res *work.Result) {
 		sum.Failed++
 	}
 	if res.HasCost && !res.Cached { // cached results cost nothing, and do not make the cost of the other results known
-		if sum.Cost == nil {
-			sum.Cost = new(float64)
-		}
+		sum.Cost = cmp.Or(sum.Cost, new(float64))
 		*sum.Cost = prose.RoundDollars(*sum.Cost + res.Cost)
 	}
 }
 
 // put sets a value of a map, which it makes if it is nil.
-func put[V any](m map[string]V, key string, v V) map[string]V {
+func put[K comparable, V any](m map[K]V, key K, v V) map[K]V {
 	if m == nil {
-		m = make(map[string]V)
+		m = make(map[K]V)
 	}
 	m[key] = v
 	return m
 }
 
 // FirstFailures returns the first message of each kind of failure.
-func (r *Results) FirstFailures() map[string]string {
+func (r *Results) FirstFailures() map[sluice.Kind]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.first)
@@ -79,20 +78,11 @@ type Upstream struct {
 
 // String describes the work of the upstream.
 func (s Upstream) String() string {
-	text := fmt.Sprintf("%s: %s items", s.Name, prose.Group(s.Items))
-	if s.Throttles > 0 {
-		text += fmt.Sprintf(", throttled %s", prose.Times(s.Throttles))
-	}
+	text := fmt.Sprintf("%s: %s items", s.Name, prose.Group(s.Items)) + prose.If(s.Throttles, ", throttled "+prose.Times(s.Throttles))
 	if s.Cost != nil {
 		text += ", " + prose.Dollars(*s.Cost)
 	}
-	switch {
-	case s.LeftOut != "":
-		text += ", excluded: " + s.LeftOut
-	case s.LastError != "":
-		text += ": " + s.LastError
-	}
-	return text
+	return text + prose.If(len(s.LeftOut), ", excluded: "+s.LeftOut) + prose.If(len(s.LastError), ": "+s.LastError)
 }
 
 // Upstreams returns the work of all upstreams, in their order; nil if there are none. Of upstreams without results, n has the last errors.
@@ -100,23 +90,20 @@ func (r *Results) Upstreams(all *provider.Upstreams, n *Notices) (sums []Upstrea
 	if all == nil {
 		return nil
 	}
+	reports := all.Report()
 	n.mu.Lock()
-	lastErr := maps.Clone(n.lastErr)
-	n.mu.Unlock()
+	defer n.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, rep := range all.Report() {
-		sum := Upstream{}
-		if done := r.done[rep.Name]; done != nil {
-			sum = *done
-		}
+	for _, rep := range reports {
+		sum := *cmp.Or(r.done[rep.Name], &Upstream{})
 		sum.Name, sum.Attempts, sum.Throttles = rep.Name, rep.Sent-rep.Throttles, rep.Throttles
 		if rep.Exclusion != nil {
 			sum.LeftOut = rep.Exclusion.String()
 		}
-		for _, lane := range slices.Sorted(maps.Keys(lastErr)) { // of several models, always the last one by name
+		for _, lane := range slices.Sorted(maps.Keys(n.lanes)) { // of several models, always the last one by name
 			if sum.Items == 0 && sum.LeftOut == "" && strings.HasPrefix(lane, sum.Name+": ") {
-				sum.LastError = lastErr[lane]
+				sum.LastError = cmp.Or(n.lanes[lane].lastErr, sum.LastError)
 			}
 		}
 		sums = append(sums, sum)

@@ -31,38 +31,31 @@ type Parts struct {
 func NewParts(all []batch.Part) *Parts {
 	f := &Parts{All: len(all), ByState: make(map[string]int)}
 	for i := range all {
-		f.add(&all[i])
+		p := &all[i]
+		f.ByState[stateOf(p)]++
+		if !p.Open() {
+			continue
+		}
+		f.Pending++
+		f.Requests += p.Requests
+		if p.Problem != nil && f.Problem == "" {
+			f.Problem = p.Problem.Message
+		}
+		if p.Lost {
+			f.Lost++
+		} else if p.Batch != "" {
+			f.Submitted += p.Requests
+			f.Done += p.Succeeded + p.Failed
+		}
+		if p.Batch != "" && p.AtProvider() {
+			f.running++
+			f.runs += p.Requests
+			if !p.ExpiresAt.IsZero() && (f.Expires.IsZero() || p.ExpiresAt.Before(f.Expires)) {
+				f.Expires = p.ExpiresAt
+			}
+		}
 	}
 	return f
-}
-
-func (f *Parts) add(p *batch.Part) {
-	f.ByState[stateOf(p)]++
-	if !p.Open() {
-		return
-	}
-	f.Pending++
-	f.Requests += p.Requests
-	if p.Problem != nil && f.Problem == "" {
-		f.Problem = p.Problem.Message
-	}
-	switch {
-	case p.Lost:
-		f.Lost++
-		return
-	case p.Batch == "":
-		return
-	}
-	f.Submitted += p.Requests
-	f.Done += p.Succeeded + p.Failed
-	if !p.AtProvider() {
-		return
-	}
-	f.running++
-	f.runs += p.Requests
-	if !p.ExpiresAt.IsZero() && (f.Expires.IsZero() || p.ExpiresAt.Before(f.Expires)) {
-		f.Expires = p.ExpiresAt
-	}
 }
 
 // stateOf returns the state of a batch; of a submitted batch, its status at the provider.
@@ -99,11 +92,8 @@ func (f *Parts) Continuing(now time.Time) string {
 	if f.running == 0 {
 		return ""
 	}
-	verb := "continue"
-	if f.running == 1 {
-		verb = "continues"
-	}
-	text := fmt.Sprintf("%s with %s %s at the provider", prose.Count(f.running, "batch"), prose.Count(f.runs, "request"), verb)
+	text := fmt.Sprintf("%s with %s %s at the provider", prose.Count(f.running, "batch"), prose.Count(f.runs, "request"),
+		prose.Verb(f.running, "continues", "continue"))
 	if f.Expires.After(now) {
 		text += ", the first until " + prose.Clock(f.Expires, now, time.TimeOnly)
 	}
@@ -123,18 +113,12 @@ func (f *Parts) hint() string {
 
 // PartText describes one batch.
 func PartText(p *batch.Part, now time.Time) string {
-	text := fmt.Sprintf("%s %s: %s", p.Account, cmp.Or(p.Batch, "part "+p.Tag), strings.ReplaceAll(stateOf(p), "_", " "))
-	if p.Batch == "" {
-		text += fmt.Sprintf(", %s", prose.Count(p.Requests, "request"))
-	} else {
-		text += fmt.Sprintf(", %s of %s done", prose.Group(p.Succeeded+p.Failed), prose.Group(p.Requests))
+	size := prose.Count(p.Requests, "request")
+	if p.Batch != "" {
+		size = fmt.Sprintf("%s of %s done", prose.Group(p.Succeeded+p.Failed), prose.Group(p.Requests))
 	}
-	if p.Failed > 0 {
-		text += fmt.Sprintf(", %s failed", prose.Group(p.Failed))
-	}
-	if p.Model != "" {
-		text += ", " + p.Model
-	}
+	text := fmt.Sprintf("%s %s: %s, %s", p.Account, cmp.Or(p.Batch, "part "+p.Tag), strings.ReplaceAll(stateOf(p), "_", " "), size)
+	text += prose.If(p.Failed, ", "+prose.Group(p.Failed)+" failed") + prose.If(len(p.Model), ", "+p.Model)
 	if !p.MadeAt.IsZero() {
 		text += fmt.Sprintf(", made %s ago", prose.Span(now.Sub(p.MadeAt)))
 	}

@@ -12,11 +12,8 @@ import (
 
 // IsExecDir reports whether a directory has the state of a run of sluice exec.
 func IsExecDir(dir string) bool {
-	if dir == "" {
-		return false
-	}
 	_, err := os.Stat(proc.StatePath(dir))
-	return err == nil
+	return dir != "" && err == nil
 }
 
 // ExecDir returns the directory of a run of sluice exec. The name is the directory, or the results in it, which the summary names.
@@ -46,13 +43,11 @@ func Places(output string) (results, state string) {
 // outputsIn returns the outputs and directories of runs with a state in dir, or in a directory in it.
 func outputsIn(dir string) (outputs []string) {
 	files := os.DirFS(dir) // so that dir is not part of the pattern
-	states, _ := fs.Glob(files, "*"+work.StatePath(""))
-	for _, name := range states {
-		outputs = append(outputs, filepath.Join(dir, strings.TrimSuffix(name, work.StatePath(""))))
-	}
-	states, _ = fs.Glob(files, filepath.ToSlash(proc.StatePath("*")))
-	for _, name := range states {
-		outputs = append(outputs, filepath.Join(dir, filepath.Dir(name)))
+	for _, suffix := range []string{work.StatePath(""), filepath.ToSlash(proc.StatePath("/"))} {
+		states, _ := fs.Glob(files, "*"+suffix)
+		for _, name := range states {
+			outputs = append(outputs, filepath.Join(dir, strings.TrimSuffix(name, suffix)))
+		}
 	}
 	return outputs
 }

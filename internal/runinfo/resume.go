@@ -28,48 +28,37 @@ type CommandLine struct {
 
 // With returns the command line as text, without a flag and its value, and with a new value if one is given.
 func (c CommandLine) With(change ...string) string {
-	words := slices.Concat([]string{"sluice"}, changeFlag(c.Own, change...), c.Rest)
-	for i, word := range words {
-		words[i] = term.Quote(word)
-	}
-	return strings.Join(words, " ")
-}
-
-// changeFlag returns words without a flag and its value, and with its new value at the end if one is given. Without a flag, it returns a
-// copy.
-func changeFlag(words []string, change ...string) (all []string) {
-	if len(change) == 0 {
-		return slices.Clone(words)
-	}
-	flag := change[0]
-	for i := 0; i < len(words); i++ {
-		switch {
-		case words[i] == flag:
-			i++ // its value
-		case !strings.HasPrefix(words[i], flag+"="):
-			all = append(all, words[i])
-		}
+	words := c.Own
+	if len(change) > 0 {
+		words, _ = c.without(change[0])
 	}
 	if len(change) > 1 {
-		all = append(all, change...)
+		words = append(words, change...)
 	}
-	return all
+	text := "sluice"
+	for _, word := range slices.Concat(words, c.Rest) {
+		text += " " + term.Quote(word)
+	}
+	return text
+}
+
+// without returns the arguments of Sluice without a flag, and the value of the flag; "" if it is not given.
+func (c CommandLine) without(flag string) (words []string, value string) {
+	for i := 0; i < len(c.Own); i++ {
+		word := c.Own[i]
+		if given, ok := strings.CutPrefix(word, flag+"="); ok {
+			value = given
+		} else if word != flag {
+			words = append(words, word)
+		} else if i++; i < len(c.Own) {
+			value = c.Own[i]
+		}
+	}
+	return words, value
 }
 
 // resume returns the hint to repeat the command.
 func (c CommandLine) resume() string { return SameCommand + ": " + c.With() }
-
-// value returns the value of a flag; "" if it is not given.
-func (c CommandLine) value(flag string) (value string) {
-	for i, word := range c.Own {
-		if given, ok := strings.CutPrefix(word, flag+"="); ok {
-			value = given
-		} else if word == flag && i+1 < len(c.Own) {
-			value = c.Own[i+1]
-		}
-	}
-	return value
-}
 
 // Explain returns the error of the run, with a hint in words of the command line.
 func (c CommandLine) Explain(err error) *fault.Error {
@@ -79,7 +68,8 @@ func (c CommandLine) Explain(err error) *fault.Error {
 		return e.Say(append(slices.Clone(c.Phrases), SameCommand, c.resume())...)
 	}
 	flag := "--" + strings.ReplaceAll(string(spent.What), "_", "-")
-	_, noInstant := time.Parse(time.RFC3339, c.value(flag))
+	_, value := c.without(flag)
+	_, noInstant := time.Parse(time.RFC3339, value)
 	e.Code, e.Err = fault.Cap, fmt.Errorf("stopped by %s: %w", flag, spent)
 	switch {
 	case spent.Alone():
@@ -138,11 +128,7 @@ func (c CommandLine) Canceled(pending, left int) string {
 		words = append(words, "no batches were pending")
 	}
 	if left > 0 {
-		verb := "are"
-		if left == 1 {
-			verb = "is"
-		}
-		words = append(words, fmt.Sprintf("%s %s remaining: %s", prose.Count(left, "item"), verb, c.WithoutCancel().With()))
+		words = append(words, fmt.Sprintf("%s %s remaining: %s", prose.Count(left, "item"), prose.Verb(left, "is", "are"), c.WithoutCancel().With()))
 	}
 	return strings.Join(words, "; ")
 }

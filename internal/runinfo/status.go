@@ -3,7 +3,7 @@
 package runinfo
 
 import (
-	"fmt"
+	"encoding/json"
 	"math"
 	"strings"
 	"time"
@@ -21,63 +21,84 @@ const MaxMessage = 300
 
 // Status is the state of a run at one instant.
 type Status struct {
-	At        time.Time `json:"at"`                           // Time of the data or event.
-	Total     int       `json:"total"`                        // Items of the input.
-	Done      int       `json:"done"`                         // Successful items of all runs.
-	Failed    int       `json:"failed"`                       // Failed items of all runs.
-	InFlight  int       `json:"in_flight"`                    // Requests in flight.
-	Waiting   int       `json:"waiting"`                      // Waiting requests.
-	Throttles int       `json:"throttles"`                    // Rate-limited requests.
-	PerMin    float64   `json:"per_min"`                      // Items per minute.
-	Mean      float64   `json:"mean_per_min"`                 // Items per minute since the start.
-	Binding   string    `json:"binding"`                      // Binding limit.
-	Until     time.Time `json:"cooldown_until,omitzero"`      // End of the cooldown of the busiest lane.
-	ETAms     *int64    `json:"eta_ms,omitempty"`             // Expected remaining time.
-	Input     int       `json:"input_tokens"`                 // Input tokens.
-	Output    int       `json:"output_tokens"`                // Output tokens.
-	Draining  bool      `json:"draining"`                     // The run does not start further requests.
-	Rationed  int       `json:"waiting_for_cap,omitempty"`    // Requests that wait for a spending cap.
-	Retrying  int       `json:"waiting_to_retry,omitempty"`   // Items in backoff.
-	Outlook   string    `json:"outlook,omitempty"`            // State of the agent's usage windows.
-	Cost      float64   `json:"cost_usd,omitempty"`           // Cost, if known.
-	Estimated float64   `json:"cost_estimated_usd,omitempty"` // Estimated part of the cost.
-
-	Workers   *int `json:"workers,omitempty"`           // Workers of a run with `--distribute`.
-	RedisAway bool `json:"redis_unreachable,omitempty"` // Redis does not respond.
-
-	Parts *Parts `json:"parts,omitempty"` // Batches of `--batch`.
-
-	Lanes []Lane `json:"lanes"` // State by lane.
+	At time.Time `json:"at"` // Time of the data or event.
+	work.Counts
+	Requests
+	Pace
+	work.Tokens
+	Draining bool `json:"draining"` // The run does not start further requests.
+	Waits
+	Cost      float64 `json:"cost_usd,omitempty"`           // Cost, if known.
+	Estimated float64 `json:"cost_estimated_usd,omitempty"` // Estimated part of the cost.
+	Remote
+	Parts *Parts                `json:"parts,omitempty"` // Batches of `--batch`.
+	Lanes []limits.LaneSnapshot `json:"lanes"`           // State by lane.
 
 	Held      string `json:"-"` // Reason why no item starts, such as the hour; "" if items start.
 	Commands  bool   `json:"-"` // Items are commands.
 	Upstreams bool   `json:"-"` // There are several upstreams.
-
-	lanes  []limits.LaneSnapshot
-	perMin float64 // PerMin, not rounded
-	mean   float64 // Mean, not rounded
-	away   string  // message if Redis does not respond
 }
+
+// Requests are the open and the rate-limited requests of a run.
+type Requests struct {
+	InFlight  int `json:"in_flight"` // Requests in flight.
+	Waiting   int `json:"waiting"`   // Waiting requests.
+	Throttles int `json:"throttles"` // Rate-limited requests.
+}
+
+// Pace is the measured progress, and the limit that holds it back.
+type Pace struct {
+	PerMin  Rate             `json:"per_min"`                 // Items per minute.
+	Mean    Rate             `json:"mean_per_min"`            // Items per minute since the start.
+	Binding limits.Dimension `json:"binding"`                 // Binding limit.
+	Until   time.Time        `json:"cooldown_until,omitzero"` // End of the cooldown of the busiest lane.
+	ETAms   *int64           `json:"eta_ms,omitempty"`        // Expected remaining time.
+}
+
+// Waits are waits for other reasons than the limits of lanes.
+type Waits struct {
+	Rationed int    `json:"waiting_for_cap,omitempty"`  // Requests that wait for a spending cap.
+	Retrying int    `json:"waiting_to_retry,omitempty"` // Items in backoff.
+	Outlook  string `json:"outlook,omitempty"`          // State of the agent's usage windows.
+}
+
+// Remote is the state of workers and of Redis.
+type Remote struct {
+	Workers   *int   `json:"workers,omitempty"`           // Workers of a run with `--distribute`.
+	RedisAway bool   `json:"redis_unreachable,omitempty"` // Redis does not respond.
+	away      string // message if Redis does not respond
+}
+
+// Rate is a number of items per minute. In JSON it has one decimal.
+type Rate float64
+
+// MarshalJSON writes the rounded rate.
+func (r Rate) MarshalJSON() ([]byte, error) { return json.Marshal(math.Round(float64(r)*10) / 10) }
+
+func (r Rate) String() string { return prose.Group(math.Round(float64(r))) }
 
 // New returns the status of a run with these results and this Scheduler. A Meter adds the time and the rate.
 func New(p work.Report, snap sluice.Snapshot) Status {
-	s := Status{
-		Total: p.Total, Done: p.AllDone(), Failed: p.Failed + p.AlreadyFailed, Input: p.Usage.Input, Output: p.Usage.Output,
-		Cost: p.Cost, Estimated: p.Estimated, Retrying: snap.Retrying, lanes: snap.Lanes,
+	return Status{
+		Counts: p.Counts(), Requests: requests(snap.Lanes), Tokens: work.TokensOf(p.Usage), Waits: Waits{Retrying: snap.Retrying},
+		Cost: p.Cost, Estimated: p.Estimated, Lanes: snap.Lanes,
 	}
-	for _, lane := range snap.Lanes {
-		s.InFlight += lane.InFlight
-		s.Waiting += lane.Waiting
-		s.Throttles += lane.Throttles
+}
+
+// requests adds up the requests of lanes.
+func requests(lanes []limits.LaneSnapshot) (r Requests) {
+	for _, lane := range lanes {
+		r.InFlight += lane.InFlight
+		r.Waiting += lane.Waiting
+		r.Throttles += lane.Throttles
 	}
-	return s
+	return r
 }
 
 // Distribute adds the state of a run whose requests workers send, with the rate-limited requests that they reported.
 func (s *Status) Distribute(far *cluster.RemoteStatus, throttles int) {
 	if far != nil {
-		s.InFlight, s.Waiting, s.Throttles = far.InFlight, far.Waiting, throttles
-		s.Workers, s.RedisAway, s.away = &far.Workers, far.Away != "", far.Away
+		s.Requests, s.Remote = Requests{far.InFlight, far.Waiting, throttles}, Remote{&far.Workers, far.Away != "", far.Away}
 	}
 }
 
@@ -100,11 +121,11 @@ func (s *Status) outage(now time.Time) string {
 	switch {
 	case s.RedisAway:
 		return noRedis
-	case s.Workers != nil && *s.Workers == 0 && s.remaining() > 0:
+	case s.idle():
 		return noWorker
 	}
 	failing := false
-	for _, lane := range s.lanes {
+	for _, lane := range s.Lanes {
 		if lane.Pause == sluice.ServerError && (lane.Until.After(now) || lane.Probing) {
 			failing = true
 		} else if lane.InFlight+lane.Waiting > 0 {
@@ -120,38 +141,18 @@ func (s *Status) outage(now time.Time) string {
 	return noProvider
 }
 
-// Finished is the number of items with a result.
-func (s *Status) Finished() int { return s.Done + s.Failed }
-
-// remaining is the number of items without a result.
-func (s *Status) remaining() int { return max(0, s.Total-s.Finished()) }
+// idle reports whether items remain, but there is no worker.
+func (s *Status) idle() bool { return s.Workers != nil && *s.Workers == 0 && s.Remaining() > 0 }
 
 // measured completes the status with its time, its present and mean rate, and the fields that follow from them.
-func (s Status) measured(now time.Time, perMin, mean float64) Status {
-	s.At, s.perMin, s.mean, s.Lanes = now, perMin, mean, newLanes(s.lanes, now)
-	s.PerMin, s.Mean = math.Round(perMin*10)/10, math.Round(mean*10)/10
-	if lane, ok := s.busiest(); ok {
-		if lane.Waiting > 0 {
-			s.Binding = lane.Binding.String()
-		}
-		if lane.Until.After(now) {
-			s.Until = lane.Until
-		}
-	}
-	if eta, ok := s.eta(); ok {
+func (s Status) measured(now time.Time, perMin, mean Rate) Status {
+	s.At, s.PerMin, s.Mean, s.Lanes = now, perMin, mean, at(now, s.Lanes)
+	lane := busiest(s.Lanes)
+	s.Binding, s.Until = lane.Binding, lane.Until
+	if eta := s.eta(&lane); eta > 0 {
 		s.ETAms = new(eta.Milliseconds())
 	}
 	return s
-}
-
-// busiest returns the lane with the most open requests: its limit holds the run back.
-func (s *Status) busiest() (lane limits.LaneSnapshot, ok bool) {
-	for _, l := range s.lanes {
-		if !ok || l.Waiting+l.InFlight > lane.Waiting+lane.InFlight {
-			lane, ok = l, true
-		}
-	}
-	return lane, ok
 }
 
 // Limited returns the reason why requests wait: "limited by 900 requests/min", "cooldown until 12:03:10"; "" if there is none.
@@ -161,41 +162,27 @@ func (s *Status) Limited() string {
 		return s.Held
 	case s.away != "":
 		return s.away
-	case s.Workers != nil && *s.Workers == 0 && s.remaining() > 0:
+	case s.idle():
 		return "waiting for a worker"
 	}
-	lane, ok := s.busiest()
-	if !ok {
-		return s.rationing()
-	}
-	if until := pause(lane, s.At); until != "" {
+	lane := busiest(s.Lanes)
+	limit := binding(&lane)
+	switch until := pause(&lane, s.At); {
+	case until != "":
 		return until
-	}
-	if lane.Waiting == 0 {
+	case lane.Waiting == 0:
 		return s.rationing()
-	}
-	limit := Bucket(lane, lane.Binding).Limit
-	if lane.Binding == limits.Concurrency {
-		limit = int64(lane.Slots)
-	}
-	switch {
-	case lane.Binding == limits.AnyDimension:
+	case limit.Dimension == limits.AnyDimension:
 		return ""
-	case limit == 0:
-		return "limited by " + prose.LimitName(lane.Binding.String())
+	case limit.Limit == 0:
+		return "limited by " + prose.LimitName(limit.Dimension.String())
 	}
-	return "limited by " + prose.Limit(lane.Binding, limit)
+	return "limited by " + prose.Limit(limit.Dimension, limit.Limit)
 }
 
 // rationing returns the number of requests that wait for a spending cap, or for a retry while none is in flight.
 func (s *Status) rationing() string {
-	waiting := func(n int, thing string) string {
-		verb := " wait"
-		if n == 1 {
-			verb = " waits"
-		}
-		return prose.Count(n, thing) + verb
-	}
+	waiting := func(n int, thing string) string { return prose.Count(n, thing) + prose.Verb(n, " waits", " wait") }
 	switch {
 	case s.Rationed > 0:
 		return waiting(s.Rationed, "request") + " for a spending cap"
@@ -206,7 +193,7 @@ func (s *Status) rationing() string {
 }
 
 // pause returns the end of a lane's pause and, unless it is a cooldown, the cause; "" if the lane is not paused.
-func pause(lane limits.LaneSnapshot, now time.Time) string {
+func pause(lane *limits.LaneSnapshot, now time.Time) string {
 	if !lane.Until.After(now) {
 		return ""
 	}
@@ -222,41 +209,37 @@ func pause(lane limits.LaneSnapshot, now time.Time) string {
 	return what + " until " + prose.Clock(lane.Until, now, time.TimeOnly) + left
 }
 
-// eta estimates the remaining time, by the rate of the binding limit or, without one, by the measured rate. While a batch is
-// pending there is no estimate.
-func (s *Status) eta() (time.Duration, bool) {
-	left := float64(s.remaining())
+// eta estimates the remaining time, by the rate of the limit that binds the busiest lane or, without one, by the measured rate. It is 0
+// if it is unknown, as while a batch is pending.
+func (s *Status) eta(lane *limits.LaneSnapshot) time.Duration {
+	left, perMin := float64(s.Remaining()), float64(s.PerMin)
 	if s.Total == 0 || left == 0 || s.Held != "" || s.Parts != nil && s.Parts.Pending > 0 {
-		return 0, false
+		return 0
 	}
-	perMin := s.perMin
-	lane, ok := s.busiest()
-	if ok && lane.Waiting > 0 {
-		bucket, window := Bucket(lane, lane.Binding), lane.Binding.Window().Minutes()
-		if limit := float64(bucket.Limit); limit > 0 && window > 0 {
-			if lane.Binding.Per(time.Minute) == limits.Requests {
-				perMin = limit / window
-			} else if bucket.Spent > 0 && lane.Granted > 0 {
-				perMin = limit / window * float64(lane.Granted) / bucket.Spent
-			}
+	b := binding(lane)
+	if limit := float64(b.Limit) / b.Dimension.Window().Minutes(); limit > 0 && !math.IsInf(limit, 0) {
+		if b.Dimension.Per(time.Minute) == limits.Requests {
+			perMin = limit
+		} else if b.Spent > 0 && lane.Granted > 0 {
+			perMin = limit * float64(lane.Granted) / b.Spent
 		}
 	}
 	if !(perMin > 0) {
-		return 0, false
+		return 0
 	}
 	wait := time.Duration(math.Min(left/perMin*float64(time.Minute), math.MaxInt64/2))
-	if ok && lane.Until.After(s.At) {
-		wait += lane.Until.Sub(s.At)
-	}
-	return wait, true
+	return wait + max(0, lane.Until.Sub(s.At))
 }
 
 // Progress returns "done/total".
-func (s *Status) Progress() string {
-	if s.Total == 0 {
-		return prose.Group(s.Finished()) + " done"
+func (s *Status) Progress() string { return progress(s.Finished(), s.Total, "/") }
+
+// progress returns the number of finished items, and the number of all items if it is known.
+func progress(finished, total int, of string) string {
+	if total == 0 {
+		return prose.Group(finished) + " done"
 	}
-	return prose.Group(s.Finished()) + "/" + prose.Group(s.Total)
+	return prose.Group(finished) + of + prose.Group(total)
 }
 
 // Failures returns the number of failed items; "" if there are none.
@@ -266,25 +249,23 @@ func (s *Status) Failures() string { return prose.If(s.Failed, prose.Group(s.Fai
 // the limit is left out: it comes from a burst or from cached results, and cannot last.
 func (s *Status) Speed() string {
 	const tolerance = 1.05 // of the measurement
-	rate, mean, eta := prose.Group(math.Round(s.perMin)), prose.Group(math.Round(s.mean)), ""
-	if mean == rate {
+	rate, eta, lane := s.PerMin.String(), "", busiest(s.Lanes)
+	if mean := s.Mean.String(); mean == rate {
 		rate += "/min"
 	} else {
 		rate += "/min (mean " + mean + "/min)"
 	}
-	if len(s.lanes) == 1 && s.lanes[0].Waiting > 0 && s.lanes[0].Binding == limits.Requests {
-		if limit := Bucket(s.lanes[0], limits.Requests).Limit; limit > 0 && s.perMin > tolerance*float64(limit) {
-			rate = ""
-		}
+	if b := binding(&lane); len(s.Lanes) == 1 && b.Dimension == limits.Requests && b.Limit > 0 && s.PerMin > tolerance*Rate(b.Limit) {
+		rate = ""
 	}
-	if left, ok := s.eta(); ok {
-		eta = "ETA " + prose.Span(left)
+	if s.ETAms != nil {
+		eta = "ETA " + prose.Span(time.Duration(*s.ETAms)*time.Millisecond)
 	}
 	return prose.Fields(rate, s.Limited(), eta)
 }
 
-// Requests returns the requests in flight, the waiting and the rate-limited requests, and the workers of a distributed run.
-func (s *Status) Requests() string {
+// Load returns the requests in flight, the waiting and the rate-limited requests, and the workers of a distributed run.
+func (s *Status) Load() string {
 	text := prose.Fields(prose.Group(s.InFlight)+" in flight", prose.Group(s.Waiting)+" waiting",
 		prose.If(s.Throttles, prose.Group(s.Throttles)+" rate-limited"))
 	if s.Workers != nil {
@@ -310,14 +291,14 @@ func (s *Status) Stopping() string {
 	default:
 		text, after = "no batch runs at the provider", ""
 	}
-	var oldest time.Time
-	for _, lane := range s.lanes {
-		if !lane.Oldest.IsZero() && (oldest.IsZero() || lane.Oldest.Before(oldest)) {
-			oldest = lane.Oldest
+	var oldest time.Duration
+	for _, lane := range s.Lanes {
+		if !lane.Oldest.IsZero() {
+			oldest = max(oldest, s.At.Sub(lane.Oldest))
 		}
 	}
-	if s.InFlight > 0 && !oldest.IsZero() {
-		text += fmt.Sprintf(", oldest %s", prose.Span(s.At.Sub(oldest)))
+	if s.InFlight > 0 && oldest > 0 {
+		text += ", oldest " + prose.Span(oldest)
 	}
 	return text + after
 }
@@ -327,7 +308,7 @@ func (s *Status) Block(width int) []string {
 	lines := []string{
 		prose.Fields(s.Progress()+"  "+term.Bar(s.Finished(), s.Total, min(24, width/4)), s.Failures()),
 		s.Speed(),
-		prose.Fields(s.Requests(), fmt.Sprintf("tokens %s in, %s out", prose.Group(s.Input), prose.Group(s.Output))),
+		prose.Fields(s.Load(), "tokens "+s.InOut()),
 	}
 	if text := s.Parts.Text(s.At); text != "" {
 		lines = append(lines, folded(text, width)...)
@@ -349,7 +330,7 @@ func (s *Status) Line() string {
 	if s.Draining {
 		return "stopping: " + s.Stopping()
 	}
-	return prose.Fields(s.Progress(), s.Failures(), s.Speed(), s.Requests(), s.Parts.Text(s.At), s.Outlook)
+	return prose.Fields(s.Progress(), s.Failures(), s.Speed(), s.Load(), s.Parts.Text(s.At), s.Outlook)
 }
 
 // folded breaks a text that is too long for a line at its semicolons.

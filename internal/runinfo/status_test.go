@@ -16,7 +16,7 @@ import (
 )
 
 // status returns the status of a run with these lanes.
-func status(now time.Time, p work.Report, perMin float64, lanes ...limits.LaneSnapshot) Status {
+func status(now time.Time, p work.Report, perMin Rate, lanes ...limits.LaneSnapshot) Status {
 	return New(p, sluice.Snapshot{Lanes: lanes}).measured(now, perMin, perMin)
 }
 
@@ -67,7 +67,7 @@ func TestStatusNamesTheBindingLimit(t *testing.T) {
 func TestStatusShowsNoRateAboveTheLimitThatBinds(t *testing.T) {
 	budgets := []limits.BucketSnapshot{{Dimension: limits.Requests, Limit: 900}}
 	lane := limits.LaneSnapshot{Lane: "m", Waiting: 9, Binding: limits.Requests, Budgets: budgets}
-	for perMin, want := range map[float64]string{1678: "limited by 900 requests/min", 900: "900/min · limited by 900 requests/min"} {
+	for perMin, want := range map[Rate]string{1678: "limited by 900 requests/min", 900: "900/min · limited by 900 requests/min"} {
 		st := status(time.Now(), work.Report{}, perMin, lane)
 		if got := st.Speed(); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -118,7 +118,7 @@ func TestStatusNamesAnOutage(t *testing.T) {
 }
 
 func TestOutagesAreNotCooldowns(t *testing.T) {
-	sum := Summary{WallMS: 10_000, Bound: map[string]float64{"cooldown": 0.75, "rpm": 0.05}}
+	sum := Summary{Use: Use{WallMS: 10_000}, Bound: map[string]float64{"cooldown": 0.75, "rpm": 0.05}}
 	sum.AddOutages(map[string]time.Duration{noProvider: 4 * time.Second, noRedis: time.Second})
 	got := prose.Shares(sum.Bound)
 	if got != "no provider 40 % of the time · cooldown 35 % of the time · no Redis 10 % of the time · requests/min 5 % of the time" {

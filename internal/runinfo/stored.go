@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-llm/sluice/batch"
@@ -19,11 +20,11 @@ import (
 
 // Stored is the state of a run according to the files beside its output.
 type Stored struct {
-	Output string `json:"output"`           // Path of the output.
-	Status string `json:"status"`           // Status from the state file, or `killed` if the process was killed.
-	Reason string `json:"reason,omitempty"` // Reason for the status.
-	Hint   string `json:"hint,omitempty"`   // Next step.
-	Alive  bool   `json:"alive"`            // The process of the run exists.
+	Output string      `json:"output"`           // Path of the output.
+	Status work.Status `json:"status"`           // Status from the state file, or `killed` if the process was killed.
+	Reason string      `json:"reason,omitempty"` // Reason for the status.
+	Hint   string      `json:"hint,omitempty"`   // Next step.
+	Alive  bool        `json:"alive"`            // The process of the run exists.
 
 	State *work.State  `json:"state,omitempty"` // Content of the state file.
 	Parts []batch.Part `json:"parts,omitempty"` // Batches of `--batch`.
@@ -37,25 +38,25 @@ type List struct {
 }
 
 // killed is the status of a run whose process ended without writing a status.
-const killed = "killed"
+const killed work.Status = "killed"
 
 // Load reads the state of the run with this output, which is a file of run or a directory of exec.
 func Load(output string, warn func(text string)) (*Stored, error) {
 	results, path := Places(output)
 	state, err := work.LoadState(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &fault.Error{Code: fault.State, Err: fmt.Errorf("no run has the state file %s", path),
-			Hint: "name the output of a run, or list the runs of a directory with sluice status"}
+		return nil, fault.New(fault.State, fmt.Errorf("no run has the state file %s", path),
+			"name the output of a run, or list the runs of a directory with sluice status")
 	}
 	if err != nil {
-		return nil, &fault.Error{Code: fault.State, Err: err, Hint: "run the same command again to write a new state"}
+		return nil, fault.New(fault.State, err, "run the same command again to write a new state")
 	}
-	st := &Stored{Output: output, Status: string(state.Status), Reason: state.Reason, State: &state}
+	st := &Stored{Output: output, Status: state.Status, Reason: state.Reason, State: &state}
 	if st.Parts, err = batchjob.Read(results + batch.BatchesSuffix); err != nil {
 		warn(err.Error())
 	}
 	if st.Ended() {
-		st.Hint = cmp.Or(NewParts(st.Parts).hint(), st.nextHint(time.Now()))
+		st.Hint = cmp.Or(NewParts(st.Parts).hint(), st.next(time.Now()))
 		return st, nil
 	}
 	if st.Alive, err = work.InUse(results); err != nil {
@@ -64,15 +65,13 @@ func Load(output string, warn func(text string)) (*Stored, error) {
 	if st.Alive {
 		return st, nil
 	}
-	st.Status = killed
-	st.Reason = fmt.Sprintf("process %d ended without recording a reason", state.PID)
+	st.Status, st.Reason = killed, fmt.Sprintf("process %d ended without recording a reason", state.PID)
 	n, err := countResults(results)
 	if err == nil { // the state is older
-		st.Reason += fmt.Sprintf("; it recorded %s", prose.Count(n, "result"))
-		st.recorded = n
+		st.recorded, st.Reason = n, st.Reason+"; it recorded "+prose.Count(n, "result")
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		st.Hint = st.resumeHint(time.Now())
+		st.Hint = st.next(time.Now())
 	}
 	return st, nil
 }
@@ -99,8 +98,7 @@ func LoadAll(dir string, warn func(text string)) (*List, error) {
 		all.Runs = append(all.Runs, st)
 	}
 	if len(all.Runs) == 0 {
-		return nil, &fault.Error{Code: fault.State, Err: fmt.Errorf("no run has a state in %s", dir),
-			Hint: "name the output of a run: sluice status OUT.jsonl"}
+		return nil, fault.New(fault.State, fmt.Errorf("no run has a state in %s", dir), "name the output of a run: sluice status OUT.jsonl")
 	}
 	return all, nil
 }
@@ -112,7 +110,7 @@ func (l *List) Newest() []*Stored {
 
 // Ended reports whether the run does not continue.
 func (st *Stored) Ended() bool {
-	switch work.Status(st.Status) {
+	switch st.Status {
 	case work.Running, work.Paused, work.Limited:
 		return false
 	}
@@ -121,25 +119,21 @@ func (st *Stored) Ended() bool {
 
 // Incomplete reports whether the run ended with remaining or failed items.
 func (st *Stored) Incomplete() bool {
-	return st.Ended() && (st.Status != string(work.Completed) || st.State.Failed > 0)
+	return st.Ended() && (st.Status != work.Completed || st.State.Failed > 0)
 }
 
 // Finished is the number of items with a result. The output of a killed run can have more results than its state.
 func (st *Stored) Finished() int {
-	s := st.State
-	n := max(s.Done+s.Failed, st.recorded)
-	if s.Total > 0 {
-		n = min(n, s.Total)
+	n := max(st.State.Finished(), st.recorded)
+	if total := st.State.Total; total > 0 {
+		n = min(n, total)
 	}
 	return n
 }
 
 // Progress returns "done of total".
 func (st *Stored) Progress() string {
-	if st.State.Total == 0 {
-		return prose.Group(st.Finished()) + " done"
-	}
-	return prose.Group(st.Finished()) + " of " + prose.Group(st.State.Total)
+	return progress(st.Finished(), st.State.Total, " of ")
 }
 
 // Paused reports whether the run waits for a limit, or would wait after a resume.
@@ -149,61 +143,47 @@ func (st *Stored) Paused(now time.Time) bool {
 
 // Word returns the status in words.
 func (st *Stored) Word() string {
-	failed := st.State.Failed
-	switch {
-	case st.Status == string(work.CalledOff):
-		return "called off"
-	case st.Status == string(work.Completed) && failed > 0:
-		return st.Status + " with " + prose.Count(failed, "failed item")
+	text := strings.ReplaceAll(string(st.Status), "called_off", "called off")
+	if failed := st.State.Failed; st.Status == work.Completed && failed > 0 {
+		text += " with " + prose.Count(failed, "failed item")
 	}
-	return st.Status
+	return text
 }
 
 // Line describes the run in one line.
 func (st *Stored) Line(now time.Time) string {
 	s := st.State
 	text := fmt.Sprintf("%s: %s, %s", st.Output, st.Word(), st.Progress())
-	if n := s.Failed; n > 0 && st.Status != string(work.Completed) {
-		text += fmt.Sprintf(", %s failed", prose.Group(n))
+	if st.Status != work.Completed {
+		text += prose.If(s.Failed, ", "+prose.Group(s.Failed)+" failed")
 	}
 	if st.Paused(now) {
 		text += ", paused until " + prose.Clock(s.RateLimitUntil, now, time.TimeOnly)
 	}
-	if st.Reason != "" {
-		text += ", " + st.Reason
-	}
+	text += prose.If(len(st.Reason), ", "+st.Reason)
 	if parts := NewParts(st.Parts); parts.Pending > 0 {
 		text += ", " + parts.Text(now)
 	}
 	return text + fmt.Sprintf(" (%s ago)", prose.Span(now.Sub(s.UpdatedAt)))
 }
 
-// nextHint names the next step for remaining and failed items.
-func (st *Stored) nextHint(now time.Time) string {
+// next names the next step for remaining and failed items, and its effect on a limit that still applies.
+func (st *Stored) next(now time.Time) string {
+	command := "run"
+	if _, ok := ExecDir(st.Output); ok {
+		command = "exec"
+	}
 	switch {
 	case st.State.Status == work.CalledOff:
 		return "run the command without --cancel to send the remaining items"
+	case st.Paused(now):
+		return fmt.Sprintf("resume with the same %s command, which waits for the pause, or add --ignore-pause", command)
 	case st.State.Status != work.Completed:
-		return st.resumeHint(now)
+		return fmt.Sprintf("resume with the same %s command", command)
 	case st.State.Failed > 0:
-		return fmt.Sprintf("retry the failed items: run the same %s command with --redo failed", st.command())
+		return fmt.Sprintf("retry the failed items: run the same %s command with --redo failed", command)
 	}
 	return ""
-}
-
-// resumeHint names the command that resumes a run, and its effect on a limit that still applies.
-func (st *Stored) resumeHint(now time.Time) string {
-	if st.Paused(now) {
-		return fmt.Sprintf("resume with the same %s command, which waits for the pause, or add --ignore-pause", st.command())
-	}
-	return fmt.Sprintf("resume with the same %s command", st.command())
-}
-
-func (st *Stored) command() string {
-	if _, ok := ExecDir(st.Output); ok {
-		return "exec"
-	}
-	return "run"
 }
 
 // countResults counts the whole lines of an output.

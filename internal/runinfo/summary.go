@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/work"
-	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -34,118 +33,101 @@ type Summary struct {
 	Output string `json:"output"`           // Path of the output.
 	Events string `json:"events,omitempty"` // Path of the events file.
 	Ending
+	Items
+	Use
+	Caps      []batch.Used       `json:"caps,omitempty"`      // Caps of this run and their use.
+	PerMin    float64            `json:"per_min"`             // Items per minute.
+	Lanes     []LaneUse          `json:"lanes"`               // Limits by lane.
+	Bound     map[string]float64 `json:"bound_by"`            // Share of time when each limit was binding.
+	Upstreams []Upstream         `json:"upstreams,omitempty"` // Upstreams, if there are several.
+	Batch     *Batches           `json:"batch,omitempty"`     // Batches of `--batch`.
+	AllRuns   *work.Figures      `json:"all_runs,omitempty"`  // Figures of all runs, if there are several.
 
-	Total   int            `json:"total"`            // Items of the input.
-	Done    int            `json:"done"`             // Successful items of all runs.
-	DoneNow int            `json:"done_by_this_run"` // Successful items of this run.
-	Failed  int            `json:"failed"`           // Failed items of all runs.
-	Left    int            `json:"remaining"`        // Items without a result.
-	Kinds   map[string]int `json:"failed_by_kind"`   // Failed items by kind of failure.
-	Finish  map[string]int `json:"finish_reasons"`   // Items by finish reason.
+	Run batch.Report `json:"-"` // of this run alone
+}
 
-	First map[string]string `json:"first_failures,omitempty"` // First error message by kind of failure.
+// Items are the items of a run.
+type Items struct {
+	Total   int                    `json:"total"`                    // Items of the input.
+	Done    int                    `json:"done"`                     // Successful items of all runs.
+	DoneNow int                    `json:"done_by_this_run"`         // Successful items of this run.
+	Failed  int                    `json:"failed"`                   // Failed items of all runs.
+	Left    int                    `json:"remaining"`                // Items without a result.
+	Kinds   map[sluice.Kind]int    `json:"failed_by_kind"`           // Failed items by kind of failure.
+	Finish  map[string]int         `json:"finish_reasons"`           // Items by finish reason.
+	First   map[sluice.Kind]string `json:"first_failures,omitempty"` // First error message by kind of failure.
+	Cached  int                    `json:"cached"`                   // Items with the result of an equal request.
+}
 
-	Cached int `json:"cached"` // Items with the result of an equal request.
+// Use is the work of this run.
+type Use struct {
+	Attempts  int `json:"attempts"`  // Attempts, except rate-limited attempts.
+	Throttles int `json:"throttles"` // Rate-limited requests.
+	work.Tokens
+	Bill
+	Estimated  float64 `json:"cost_estimated_usd,omitempty"`  // Estimated part of the cost.
+	Unpriced   int     `json:"unpriced_tool_calls,omitempty"` // Tool calls without known prices.
+	WallMS     int64   `json:"wall_ms"`                       // Duration of the run.
+	QueuedMS   int64   `json:"queued_ms"`                     // Wait in the queue.
+	CooldownMS int64   `json:"cooldown_ms"`                   // Wait in cooldowns.
+	BackoffMS  int64   `json:"backoff_ms"`                    // Wait in backoff.
+}
 
-	Attempts     int      `json:"attempts"`                      // Attempts, except rate-limited attempts.
-	Throttles    int      `json:"throttles"`                     // Rate-limited requests.
-	InputTokens  int      `json:"input_tokens"`                  // Input tokens.
-	OutputTokens int      `json:"output_tokens"`                 // Output tokens.
-	Cost         *float64 `json:"cost_usd"`                      // Cost, if known.
-	Costed       int      `json:"costed_items"`                  // Items with a known cost.
-	Estimated    float64  `json:"cost_estimated_usd,omitempty"`  // Estimated part of the cost.
-	Unpriced     int      `json:"unpriced_tool_calls,omitempty"` // Tool calls without known prices.
-	WallMS       int64    `json:"wall_ms"`                       // Duration of the run.
-	QueuedMS     int64    `json:"queued_ms"`                     // Wait in the queue.
-	CooldownMS   int64    `json:"cooldown_ms"`                   // Wait in cooldowns.
-	BackoffMS    int64    `json:"backoff_ms"`                    // Wait in backoff.
-
-	Caps []batch.Used `json:"caps,omitempty"` // Caps of this run and their use.
-
-	PerMin float64            `json:"per_min"`  // Items per minute.
-	Lanes  []LaneUse          `json:"lanes"`    // Limits by lane.
-	Bound  map[string]float64 `json:"bound_by"` // Share of time when each limit was binding.
-
-	Upstreams []Upstream `json:"upstreams,omitempty"` // Upstreams, if there are several.
-
-	Batch *Batches `json:"batch,omitempty"` // Batches of `--batch`.
-
-	AllRuns *work.Figures `json:"all_runs,omitempty"` // Figures of all runs, if there are several.
-
-	Recorded int `json:"-"` // Items that this run recorded.
-	Misses   int `json:"-"` // Requests that were not in the cache.
+// Bill is the known cost of this run.
+type Bill struct {
+	Cost   *float64 `json:"cost_usd"`     // Cost, if known.
+	Costed int      `json:"costed_items"` // Items with a known cost.
 }
 
 // Summarize returns the summary of a run of requests.
 func Summarize(rep batch.Report, snap sluice.Snapshot) *Summary {
+	all := rep.Counts()
 	sum := &Summary{
-		Total: rep.Total, Done: rep.AllDone(), DoneNow: rep.Done, Left: max(0, rep.Left()),
-		Failed: rep.Failed + rep.AlreadyFailed, Kinds: map[string]int{}, Finish: rep.Finish,
-		Cached: rep.Cached, Misses: rep.CacheMisses, Recorded: rep.Done + rep.Failed,
-		Attempts: rep.Attempts, Throttles: rep.Throttles,
-		InputTokens: rep.Usage.Input, OutputTokens: rep.Usage.Output,
-		WallMS: rep.Wall.Milliseconds(), QueuedMS: rep.Queued.Milliseconds(),
-		CooldownMS: rep.Cooldown.Milliseconds(), BackoffMS: rep.Backoff.Milliseconds(),
-		Caps: rep.Budgets, Lanes: newLaneUses(snap, rep.Wall), Bound: bound(snap, rep.Wall),
+		Items: Items{Total: all.Total, Done: all.Done, DoneNow: rep.Done, Failed: all.Failed, Left: all.Remaining(),
+			Kinds: map[sluice.Kind]int{}, Finish: rep.Finish, Cached: rep.Cached},
+		Use: Use{Attempts: rep.Attempts, Throttles: rep.Throttles, Tokens: work.TokensOf(rep.Usage),
+			WallMS: rep.Wall.Milliseconds(), QueuedMS: rep.Queued.Milliseconds(),
+			CooldownMS: rep.Cooldown.Milliseconds(), BackoffMS: rep.Backoff.Milliseconds()},
+		Caps: rep.Budgets, Lanes: newLaneUses(snap, rep.Wall), Bound: map[string]float64{}, Run: rep,
 	}
 	// If no price is known, cached results do not make the cost known. If there was no request, the cost is 0.
-	if free := rep.Cached; rep.Costed > free || free > 0 && free == sum.Recorded {
-		sum.Cost, sum.Costed, sum.Estimated, sum.Unpriced = &rep.Cost, rep.Costed, rep.Estimated, rep.Unpriced
+	if free := rep.Cached; rep.Costed > free || free > 0 && free == sum.Recorded() {
+		sum.Bill, sum.Estimated, sum.Unpriced = Bill{&rep.Cost, rep.Costed}, rep.Estimated, rep.Unpriced
 	}
 	for _, kinds := range []map[sluice.Kind]int{rep.Kinds, rep.AlreadyKinds} {
 		for kind, n := range kinds {
 			if kind != sluice.OK {
-				sum.Kinds[kind.String()] += n
+				sum.Kinds[kind] += n
 			}
 		}
 	}
 	if rep.Wall > 0 {
-		sum.PerMin = float64(sum.Recorded) / rep.Wall.Minutes()
+		sum.PerMin = float64(sum.Recorded()) / rep.Wall.Minutes()
+	}
+	for _, lane := range snap.Lanes {
+		telemetry.AddBound(sum.Bound, lane.Bound[:], rep.Wall)
 	}
 	if len(snap.Lanes) > 0 { // else workers send the requests
-		sum.Throttles = throttles(snap) // also of items without a result
+		sum.Throttles = requests(snap.Lanes).Throttles // also of items without a result
 	}
 	return sum
 }
 
-// bound returns the share of the time when each limit was binding, in the lane where it was longest.
-func bound(snap sluice.Snapshot, wall time.Duration) map[string]float64 {
-	shares := map[string]float64{}
-	for _, lane := range snap.Lanes {
-		for d, held := range lane.Bound {
-			if held <= 0 || wall <= 0 {
-				continue
-			}
-			name := limits.Dimension(d).String()
-			if limits.Dimension(d) == limits.AnyDimension {
-				name = "cooldown"
-			}
-			shares[name] = max(shares[name], min(1, float64(held)/float64(wall)))
-		}
-	}
-	return shares
-}
+// Recorded returns the number of items that this run recorded.
+func (sum *Summary) Recorded() int { return sum.Run.Done + sum.Run.Failed }
 
 // AddOutages adds the outages to the reasons that held the run back. A lane counts the pause of its circuit breaker as a cooldown.
 func (sum *Summary) AddOutages(outages map[string]time.Duration) {
 	for reason, away := range outages {
 		share := min(1, away.Seconds()*1000/float64(max(1, sum.WallMS)))
 		sum.Bound[reason] = share
-		if left := sum.Bound["cooldown"] - share; reason != noProvider && reason != noUpstream {
-			continue
-		} else if left > 0 {
-			sum.Bound["cooldown"] = left
-		} else {
-			delete(sum.Bound, "cooldown")
+		if reason == noProvider || reason == noUpstream {
+			sum.Bound["cooldown"] -= share
 		}
 	}
-}
-
-func throttles(snap sluice.Snapshot) (n int) {
-	for _, lane := range snap.Lanes {
-		n += lane.Throttles
+	if sum.Bound["cooldown"] <= 0 {
+		delete(sum.Bound, "cooldown")
 	}
-	return n
 }
 
 // CutOff is the number of results that reached the maximum number of output tokens.
@@ -169,37 +151,17 @@ func (sum *Summary) CostDoubts() (text string) {
 	return text
 }
 
-// sharedLimit returns a limit that the account seems to have for several lanes together, or nil.
-func (sum *Summary) sharedLimit(rejected rejections) *Use {
-	var all telemetry.SharedLimits
-	for i := range sum.Lanes {
-		l := &sum.Lanes[i]
-		for j := range l.Limits {
-			b := &l.Limits[j]
-			if all.Add(telemetry.LimitUse{Dimension: b.Dimension, Limit: b.Limit, Source: b.Source, Share: b.Share,
-				Calls: l.Granted, Refused: rejected.by(l.Lane, b.by)}) {
-				return b
-			}
-		}
-	}
-	return nil
-}
-
 // Batches is the work of a run with --batch.
 type Batches struct {
-	Batches  int      `json:"batches"`                // Batches that finished in this run.
-	Pending  int      `json:"pending_batches"`        // Batches without recorded results.
-	Lost     int      `json:"lost_batches,omitempty"` // Batches missing at the provider.
-	Items    int      `json:"items_by_batch"`         // Items completed in batches.
-	Live     int      `json:"items_live"`             // Items completed by live requests.
-	Cost     *float64 `json:"cost_by_batch_usd"`      // Cost of batch items, if known.
-	LiveCost *float64 `json:"live_cost_usd"`          // Cost of these items if sent as live requests.
-	Saved    *float64 `json:"saved_usd"`              // Cost saved by batches.
+	batch.BatchReport
+	Cost     *float64 `json:"cost_by_batch_usd"` // Cost of batch items, if known.
+	LiveCost *float64 `json:"live_cost_usd"`     // Cost of these items if sent as live requests.
+	Saved    *float64 `json:"saved_usd"`         // Cost saved by batches.
 }
 
 // NewBatches returns the summary of the batches of a run.
-func NewBatches(rep *batch.BatchReport) *Batches {
-	v := &Batches{Batches: rep.Parts, Pending: rep.Pending, Lost: rep.Lost, Items: rep.Lines, Live: rep.Live}
+func NewBatches(rep batch.BatchReport) *Batches {
+	v := &Batches{BatchReport: rep}
 	if rep.LiveCost > 0 {
 		v.Cost, v.LiveCost = new(prose.RoundDollars(rep.Cost)), new(prose.RoundDollars(rep.LiveCost))
 		v.Saved = new(prose.RoundDollars(rep.LiveCost - rep.Cost))
@@ -210,7 +172,7 @@ func NewBatches(rep *batch.BatchReport) *Batches {
 // Text describes the batches; "" without any.
 func (v *Batches) Text() string {
 	return prose.Fields(
-		prose.If(v.Items, prose.Count(v.Items, "item")+" in "+prose.Count(v.Batches, "batch")),
+		prose.If(v.Lines, prose.Count(v.Lines, "item")+" in "+prose.Count(v.Parts, "batch")),
 		prose.If(v.Live, prose.Count(v.Live, "item")+" live"),
 		prose.If(v.Pending, prose.Count(v.Pending, "batch")+" pending"), prose.If(v.Lost, prose.Count(v.Lost, "batch")+" lost"))
 }
@@ -221,19 +183,17 @@ type ExecSummary struct {
 	Dir string `json:"state"` // Directory of the run.
 	Ending
 
-	First map[string]string `json:"first_failures,omitempty"` // First error message by kind of failure.
+	First map[sluice.Kind]string `json:"first_failures,omitempty"` // First error message by kind of failure.
 
 	// The following fields are of this run.
-	Done         int      `json:"done_by_this_run"` // Successful items of this run.
-	Attempts     int      `json:"attempts"`         // Attempts, except rate-limited attempts.
-	Throttles    int      `json:"throttles"`        // Rate-limited requests.
-	Pauses       int      `json:"pauses"`           // Pauses of this run.
-	InputTokens  int      `json:"input_tokens"`     // Input tokens.
-	OutputTokens int      `json:"output_tokens"`    // Output tokens.
-	WallMS       int64    `json:"wall_ms"`          // Duration of the run.
-	CooldownMS   int64    `json:"cooldown_ms"`      // Wait in cooldowns.
-	Cost         *float64 `json:"cost_usd"`         // Cost, if known.
-	Costed       int      `json:"costed_items"`     // Items with a known cost.
+	Done      int `json:"done_by_this_run"` // Successful items of this run.
+	Attempts  int `json:"attempts"`         // Attempts, except rate-limited attempts.
+	Throttles int `json:"throttles"`        // Rate-limited requests.
+	Pauses    int `json:"pauses"`           // Pauses of this run.
+	work.Tokens
+	WallMS     int64 `json:"wall_ms"`     // Duration of the run.
+	CooldownMS int64 `json:"cooldown_ms"` // Wait in cooldowns.
+	Bill
 
 	AllRuns *work.Figures `json:"all_runs,omitempty"` // Figures of all runs, if there are several.
 }
@@ -242,11 +202,11 @@ type ExecSummary struct {
 func SummarizeExec(rep proc.Report, snap sluice.Snapshot) *ExecSummary {
 	run := &rep.Run
 	sum := &ExecSummary{
-		Report: rep, Done: run.Done, Attempts: run.Attempts, Throttles: throttles(snap),
-		InputTokens: run.Usage.Input, OutputTokens: run.Usage.Output, WallMS: run.Wall.Milliseconds(), CooldownMS: run.Cooldown.Milliseconds(),
+		Report: rep, Done: run.Done, Attempts: run.Attempts, Throttles: requests(snap.Lanes).Throttles, Tokens: work.TokensOf(run.Usage),
+		WallMS: run.Wall.Milliseconds(), CooldownMS: run.Cooldown.Milliseconds(),
 	}
 	if run.Costed > 0 {
-		sum.Cost, sum.Costed = &run.Cost, run.Costed
+		sum.Bill = Bill{&run.Cost, run.Costed}
 	}
 	return sum
 }

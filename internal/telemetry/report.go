@@ -34,15 +34,14 @@ type Report struct {
 	Longest   []LongWait `json:"longest_waits"`     // Longest waits.
 	Latency   Times      `json:"latency"`           // Durations of last attempts.
 
-	InputTokens  int            `json:"input_tokens"`                 // Input tokens.
-	OutputTokens int            `json:"output_tokens"`                // Output tokens.
-	Cost         *float64       `json:"cost_usd"`                     // Cost, if known.
-	Estimated    float64        `json:"cost_estimated_usd,omitempty"` // Estimated part of the cost.
-	Costed       int            `json:"costed_items"`                 // Items with a known cost.
-	CooldownMS   int64          `json:"items_cooldown_ms,omitempty"`  // Waiting time of all items in cooldowns.
-	BackoffMS    int64          `json:"items_backoff_ms,omitempty"`   // Waiting time of all items in backoff.
-	Finish       map[string]int `json:"finish_reasons"`               // Items by finish reason.
-	Models       map[string]int `json:"models"`                       // Items by model.
+	work.Tokens
+	Cost       *float64       `json:"cost_usd"`                     // Cost, if known.
+	Estimated  float64        `json:"cost_estimated_usd,omitempty"` // Estimated part of the cost.
+	Costed     int            `json:"costed_items"`                 // Items with a known cost.
+	CooldownMS int64          `json:"items_cooldown_ms,omitempty"`  // Waiting time of all items in cooldowns.
+	BackoffMS  int64          `json:"items_backoff_ms,omitempty"`   // Waiting time of all items in backoff.
+	Finish     map[string]int `json:"finish_reasons"`               // Items by finish reason.
+	Models     map[string]int `json:"models"`                       // Items by model.
 
 	Run *Run `json:"run,omitempty"` // Figures from events.
 }
@@ -150,7 +149,7 @@ func (a *Aggregate) Report() *Report {
 	r := &Report{
 		Cut: a.cut, Failures: []Failure{}, Retries: distribution(&s.retries), Throttled: distribution(&s.throttles),
 		Waits: s.waits.result(), Longest: append([]LongWait{}, s.longest...), Latency: s.latencies.result(),
-		InputTokens: s.usage.Input, OutputTokens: s.usage.Output,
+		Tokens:     work.TokensOf(s.usage),
 		CooldownMS: s.cooldown.Milliseconds(), BackoffMS: s.backoff.Milliseconds(),
 		Finish: named(s.finish), Models: named(s.models),
 	}
@@ -204,6 +203,15 @@ func (a *Aggregate) run() *Run {
 	return r
 }
 
+// AddBound adds the share of the time when each limit was binding in a lane. Of several lanes, it keeps the largest share.
+func AddBound(shares map[string]float64, held []time.Duration, wall time.Duration) {
+	for i, d := range held {
+		if name := boundName(i); d > 0 && wall > 0 {
+			shares[name] = max(shares[name], min(1, float64(d)/float64(wall)))
+		}
+	}
+}
+
 // add takes in a lane.
 func (r *Run) add(l *laneSeen, wall time.Duration) {
 	refused := l.refused()
@@ -212,13 +220,8 @@ func (r *Run) add(l *laneSeen, wall time.Duration) {
 		Most: l.peak, Bound: map[string]float64{}, Latency: l.latencies.result(), WidthMS: l.line.width.Milliseconds(),
 		Bins: slices.Clone(l.line.bins), line: l.line.clone(), refused: l.throttled,
 	}
-	for i, held := range l.bound {
-		if held > 0 && wall > 0 {
-			name, share := boundName(i), min(1, float64(held)/float64(wall))
-			lane.Bound[name] = share
-			r.Bound[name] = max(r.Bound[name], share)
-		}
-	}
+	AddBound(lane.Bound, l.bound[:], wall)
+	AddBound(r.Bound, l.bound[:], wall)
 	lane.Quota = l.quota(wall)
 	r.Lanes = append(r.Lanes, lane)
 	r.Throttles.Count += refused

@@ -93,7 +93,7 @@ func (r *Report) itemRows() []row {
 		throttled += fmt.Sprintf("; %s of the rate-limited items succeeded later", prose.Percent(r.Items.ThrottleRate))
 	}
 	add("throttled", "%s", throttled)
-	tokens := fmt.Sprintf("%s in, %s out", prose.Group(r.InputTokens), prose.Group(r.OutputTokens))
+	tokens := r.InOut()
 	switch {
 	case r.Cost == nil:
 	case r.Costed < r.Items.Total:

@@ -176,8 +176,8 @@ func (r *Run) together() *Quota {
 		l := &r.Lanes[i]
 		for q := range l.Quota {
 			q := &l.Quota[q]
-			if all.Add(LimitUse{Account: l.Account, Dimension: q.Dimension, Limit: q.Limit, Source: q.Source, Share: q.Share,
-				Calls: l.Sent, Refused: l.refused[q.dimension]}) {
+			use := LimitUse{Dimension: q.dimension, Limit: q.Limit, Source: limits.Source(q.Source), Share: q.Share}
+			if all.Add(l.Account, use, l.Sent, l.refused[q.dimension]) {
 				return q
 			}
 		}

@@ -35,8 +35,10 @@ type Report struct {
 	Wall time.Duration // since the run began; 0 before
 }
 
-// AllDone returns the number of items that this run and earlier ones did well.
-func (r Report) AllDone() int { return r.Already - r.AlreadyFailed + r.Done }
+// Counts returns the items of this run and earlier runs.
+func (r Report) Counts() Counts {
+	return Counts{r.Total, r.Already - r.AlreadyFailed + r.Done, r.Failed + r.AlreadyFailed}
+}
 
 // Left is how many items are not recorded yet.
 func (r Report) Left() int { return r.Total - r.Already - r.Done - r.Failed }

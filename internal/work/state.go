@@ -45,23 +45,46 @@ type State struct {
 	RateLimit      RateLimit `json:"rate_limit,omitzero"`       // Cause of the longest pause.
 	Outlook        string    `json:"outlook,omitempty"`         // State of the agent's usage windows.
 
-	Total  int `json:"total"`  // Items of the input.
-	Done   int `json:"done"`   // Successful items of all runs.
-	Failed int `json:"failed"` // Failed items of all runs.
-
+	Counts
 	Figures         // of all runs
 	Last    LastRun `json:"last_run,omitzero"` // Part of the last run.
 }
 
+// Counts are numbers of items.
+type Counts struct {
+	Total  int `json:"total"`  // Items of the input.
+	Done   int `json:"done"`   // Successful items of all runs.
+	Failed int `json:"failed"` // Failed items of all runs.
+}
+
+// Finished returns the number of items with a result.
+func (c Counts) Finished() int { return c.Done + c.Failed }
+
+// Remaining returns the number of items without a result.
+func (c Counts) Remaining() int { return max(0, c.Total-c.Finished()) }
+
+// Tokens are the tokens of requests.
+type Tokens struct {
+	InputTokens  int `json:"input_tokens"`  // Input tokens.
+	OutputTokens int `json:"output_tokens"` // Output tokens.
+}
+
+// TokensOf returns the tokens of a usage.
+func TokensOf(u sluice.Usage) Tokens { return Tokens{u.Input, u.Output} }
+
+// InOut describes the tokens: "1,200 in, 300 out".
+func (t Tokens) InOut() string {
+	return prose.Group(t.InputTokens) + " in, " + prose.Group(t.OutputTokens) + " out"
+}
+
 // Figures are the work of one or more runs.
 type Figures struct {
-	Runs         int     `json:"runs,omitempty"`     // Runs on this output.
-	Throttles    int     `json:"throttles"`          // Rate-limited requests.
-	InputTokens  int     `json:"input_tokens"`       // Input tokens.
-	OutputTokens int     `json:"output_tokens"`      // Output tokens.
-	Attempts     int     `json:"attempts,omitempty"` // Attempts, except rate-limited attempts.
-	Cost         float64 `json:"cost_usd,omitempty"` // Cost, if known.
-	WallMS       int64   `json:"wall_ms,omitempty"`  // Duration of the run.
+	Runs      int `json:"runs,omitempty"` // Runs on this output.
+	Throttles int `json:"throttles"`      // Rate-limited requests.
+	Tokens
+	Attempts int     `json:"attempts,omitempty"` // Attempts, except rate-limited attempts.
+	Cost     float64 `json:"cost_usd,omitempty"` // Cost, if known.
+	WallMS   int64   `json:"wall_ms,omitempty"`  // Duration of the run.
 }
 
 // LastRun is the work of the last run.
@@ -87,7 +110,7 @@ func (l LastRun) String() string {
 
 // add adds the figures of one run.
 func (f Figures) add(run Figures) Figures {
-	return Figures{f.Runs + 1, f.Throttles + run.Throttles, f.InputTokens + run.InputTokens, f.OutputTokens + run.OutputTokens,
+	return Figures{f.Runs + 1, f.Throttles + run.Throttles, Tokens{f.InputTokens + run.InputTokens, f.OutputTokens + run.OutputTokens},
 		f.Attempts + run.Attempts, prose.RoundDollars(f.Cost + run.Cost), f.WallMS + run.WallMS}
 }
 

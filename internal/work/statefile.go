@@ -113,9 +113,9 @@ func (r *Runner) keepState() (end func(error)) {
 		err := state.update(func(s *State) {
 			count, limited := pauses.describe(s, r.cfg.Journal.cfg.Limits)
 			s.PauseCount, s.Outlook = state.base.PauseCount+count, outlook
-			s.Total, s.Done, s.Failed = p.Total, p.AllDone(), p.Failed+p.AlreadyFailed
-			s.Last = LastRun{p.Done, p.Failed, Figures{Throttles: max(p.Throttles, limited), InputTokens: p.Usage.Input,
-				OutputTokens: p.Usage.Output, Attempts: p.Attempts, Cost: p.Cost, WallMS: s.Last.WallMS}}
+			s.Counts = p.Counts()
+			s.Last = LastRun{p.Done, p.Failed, Figures{Throttles: max(p.Throttles, limited), Tokens: TokensOf(p.Usage),
+				Attempts: p.Attempts, Cost: p.Cost, WallMS: s.Last.WallMS}}
 			s.Figures = state.base.Figures.add(s.Last.Figures)
 			ended(s)
 		})
