@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
@@ -70,13 +71,11 @@ type Accounts struct {
 
 	found     sync.Map // keys by provider; without a Value if the provider needs no key
 	pool      *pool
-	written   config.File         // the settings, as they were read
-	implied   bool                // the upstreams are from flags and the environment, not from the settings
 	upstreams *provider.Upstreams // nil: there are none
 	accounts  int                 // number of accounts of upstreams
 	warned    sync.Map            // warnings about prices
 
-	current *Settings // with the limits that apply now; the turn of pool guards it
+	current atomic.Pointer[Settings] // with the limits that apply now; nil: Settings. It changes with the turn of pool
 
 	mu        sync.Mutex
 	opened    []member
@@ -124,7 +123,6 @@ func newAccounts(cfg Config, shared *pool) (a *Accounts, err error) {
 	if a.Settings, err = cfg.Sources.Open(); err != nil {
 		return a, err
 	}
-	a.current, a.written = a.Settings, a.Settings.File
 	if cfg.Keys.File != "" {
 		a.Settings.Files.Note(cfg.Keys.File)
 	}
@@ -227,9 +225,8 @@ func (a *Accounts) open(up config.Upstream, p provider.Provider, key string) (*s
 				"set the same account in both upstreams, so that they share its limits")
 		}
 	}
-	for _, other := range a.Settings.File.Upstreams {
-		at, _ := a.Settings.Registry.Lookup(other.Provider)
-		alone = alone && (account == "" || label(other) == account || at.Name != p.Name)
+	for _, other := range a.Settings.Upstreams {
+		alone = alone && (account == "" || label(other) == account || other.Provider != p.Name)
 	}
 	s, err := a.openScheduler(name, p, account)
 	if err == nil && alone { // else an admin key does not say which account has the limits
@@ -243,8 +240,8 @@ func (a *Accounts) openScheduler(name string, p provider.Provider, label string)
 	a.pool.turn.Lock()
 	defer a.pool.turn.Unlock()
 	c := a.Config.Scheduler
-	c.Name, c.MaxThrottles = name, a.maxThrottles()
-	if err := a.applyLimits(&c, p, label); err != nil {
+	c.Name, c.MaxThrottles = name, a.MaxThrottles()
+	if err := a.ApplyLimits(&c, p, label); err != nil {
 		return nil, err
 	}
 	c.Charge, c.CountsCached = p.Charge, p.CountsCached
@@ -264,12 +261,16 @@ func (a *Accounts) openScheduler(name string, p provider.Provider, label string)
 	return one.scheduler, nil
 }
 
-// maxThrottles returns the setting as a sluice.Config takes it.
-func (a *Accounts) maxThrottles() int {
-	if a.Config.Purpose == Work {
+// MaxThrottles returns the setting as a sluice.Config takes it: zero is the default, and a negative number is none.
+func (a *Accounts) MaxThrottles() int {
+	switch stated := a.Settings.File.MaxThrottles; {
+	case stated == nil || a.Config.Purpose == Work:
 		return 0
+	case *stated == 0:
+		return -1
+	default:
+		return *stated
 	}
-	return a.Settings.MaxThrottles()
 }
 
 // members returns the open accounts.
@@ -290,22 +291,42 @@ func (a *Accounts) member(name string) member {
 }
 
 // ApplyLimits sets the limits of c for an account at p as they are now. label is the one of an account of upstreams; "" if there are none.
+// Flags take precedence over the files, and the files over the tier, for each limit by itself. An account of upstreams with its own limits
+// has no others.
 func (a *Accounts) ApplyLimits(c *sluice.Config, p provider.Provider, label string) error {
-	a.pool.turn.Lock()
-	defer a.pool.turn.Unlock()
-	return a.applyLimits(c, p, label)
-}
-
-// applyLimits is ApplyLimits for callers with the turn.
-func (a *Accounts) applyLimits(c *sluice.Config, p provider.Provider, label string) error {
 	if label == "" {
 		if err := a.checkAddress(p); err != nil {
 			return err
 		}
 	}
-	err := a.current.Apply(c, p, label, a.Config.Model, a.Config.Limits)
+	s, flags := cmp.Or(a.current.Load(), a.Settings), a.Config.Limits
+	written, own := s.LimitsFor(p, label, a.Config.Model)
+	var tier sluice.Limits
+	if !own {
+		var err error
+		if tier, err = s.tierLimits(p, a.Config.Model); err != nil {
+			return err
+		}
+		if written != nil {
+			s.used.Store(true)
+		}
+	}
+	written = cmp.Or(written, &config.Limits{})
+	ceilings, beliefs := written.Split()
+	c.Limits, c.Start = Over(flags, ceilings), Over(beliefs, tier)
+	for d, start := range c.Start.All() {
+		if c.Limits.In(d).N != 0 {
+			*start = 0
+		}
+	}
+	if c.Limits.Burst != 0 {
+		c.Start.Burst = 0
+	}
+	if c.Account = c.Limits; written.Model != "" {
+		c.Account = flags // limits of one model are not limits of all models together
+	}
 	a.bound(c)
-	return err
+	return nil
 }
 
 // Fill sets the fields of a batch.Config that say where requests go.

@@ -159,8 +159,8 @@ func (a *Accounts) keysOf(up config.Upstream, p provider.Provider) (all []provid
 func (a *Accounts) missing(up config.Upstream, p provider.Provider, names []string) error {
 	name, source := names[0], &a.Config.Keys
 	if up.Name != "" {
-		err := a.at(up, "key_env", fmt.Errorf("no key for upstream %s: %s", up.Name, source.unset(name)))
-		if a.implied { // flags or the environment define the upstream
+		err := a.At(up.Name, "key_env", fmt.Errorf("no key for upstream %s: %s", up.Name, source.unset(name)))
+		if !a.Listed() { // flags or the environment define the upstream
 			return fault.New(fault.Key, err, "export %s=..., name another variable with --key-env, or try --provider sim, which needs no key", name)
 		}
 		return fault.New(fault.Key, err, "export %s=..., or remove that upstream from the file", name)
@@ -185,7 +185,7 @@ func (a *Accounts) keyFile(up config.Upstream) (provider.Key, error) {
 	a.Settings.Files.Note(path)
 	text, err := regular.Read(path, 1)
 	if err != nil {
-		return provider.Key{}, fault.New(fault.Key, a.at(up, "key_file", err),
+		return provider.Key{}, fault.New(fault.Key, a.At(up.Name, "key_file", err),
 			"set key_file to a file that contains only the key of upstream %s", up.Name)
 	}
 	key := strings.TrimSpace(strings.TrimPrefix(string(text), "\ufeff"))
@@ -193,7 +193,7 @@ func (a *Accounts) keyFile(up config.Upstream) (provider.Key, error) {
 		err = fmt.Errorf("%s is empty", path)
 	}
 	if err != nil {
-		return provider.Key{}, fault.New(fault.Key, a.at(up, "key_file", err), "write only the key into the file, without NAME= and quotes")
+		return provider.Key{}, fault.New(fault.Key, a.At(up.Name, "key_file", err), "write only the key into the file, without NAME= and quotes")
 	}
 	if info, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 		a.Settings.Warn("other users can read %[1]s: run chmod 600 %[1]s", path)

@@ -36,11 +36,11 @@ func (a *Accounts) StartLimits(up *provider.Upstream, flag func(limits.Dimension
 		case a.Config.Limits.In(d).N != 0:
 			limit.From = flag(d)
 		case c.Limits.In(d).Period != d.Window():
-			limit.From = a.written.NameOf(fields + d.WindowName())
+			limit.From = a.Settings.File.NameOf(fields + d.WindowName())
 		case written != nil && *written.At(d) != nil:
-			limit.Source, limit.From = (*written.At(d)).Source, a.written.NameOf(fields+d.String())
+			limit.Source, limit.From = (*written.At(d)).Source, a.Settings.File.NameOf(fields+d.String())
 		default:
-			limit.Source, limit.From = limits.SourceRegistry, "--tier "+a.Settings.Tier
+			limit.Source, limit.From = limits.SourceRegistry, "--tier "+a.Settings.File.Tier
 		}
 		all[d.String()] = limit
 	}

@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
@@ -104,18 +103,6 @@ type member struct {
 // title returns the name of the account for people.
 func (m *member) title() string { return cmp.Or(strings.TrimPrefix(m.label, "="), m.provider.Name) }
 
-// reread reads the files again. It returns a line if they differ in more than their limits.
-func (s *Settings) reread() (next *Settings, lines []string, err error) {
-	next = &Settings{Registry: s.Registry, Tier: s.Tier}
-	if next.File, err = config.Load(s.paths...); err != nil {
-		return nil, nil, err
-	}
-	if next.File.DiffersFrom(s.File) {
-		lines = append(lines, next.File.Name+": only its limits are re-read; other changes apply from the next start")
-	}
-	return next, lines, nil
-}
-
 // Reread reads the settings again, and applies their limits as a new run would. It returns lines that say what changed. After an error,
 // nothing has changed.
 func (a *Accounts) Reread() (lines []string, err error) {
@@ -154,12 +141,11 @@ func (a *Accounts) Settle() (lines []string, err error) {
 func (a *Accounts) settle(s *Settings) (changes []Change, err error) {
 	a.pool.turn.Lock()
 	defer a.pool.turn.Unlock()
-	before, members := a.current, a.members()
+	before, members := a.current.Swap(s), a.members()
 	next := make([]sluice.Config, len(members))
-	a.current = s
 	for i, m := range members {
-		if err := errors.Join(a.applyLimits(&next[i], m.provider, m.label), m.fit(&next[i])); err != nil {
-			a.current = before
+		if err := errors.Join(a.ApplyLimits(&next[i], m.provider, m.label), m.fit(&next[i])); err != nil {
+			a.current.Store(before)
 			return nil, err
 		}
 	}

@@ -52,8 +52,8 @@ func priceAt(p provider.Provider, model string, rate pricing.Rate) *provider.Pri
 // rate returns the rate of a model in the row of the tier. Without a tier, it returns the rate on which all rows of the settings agree, or
 // else all published rows. It is nil if there is none, or if the rows differ.
 func (s *Settings) rate(name, model string) *pricing.Rate {
-	if s.Tier != "" {
-		if row, err := s.Registry.Find(name, s.Tier, model); err == nil && row.PriceIn != nil && row.PriceOut != nil {
+	if tier := s.File.Tier; tier != "" {
+		if row, err := s.Registry.Find(name, tier, model); err == nil && row.PriceIn != nil && row.PriceOut != nil {
 			return &pricing.Rate{Input: *row.PriceIn, Output: *row.PriceOut}
 		}
 	}

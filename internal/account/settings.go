@@ -27,18 +27,17 @@ const ConfigVariable = "SLUICE_CONFIG"
 // Sources are where settings come from.
 type Sources struct {
 	Files []string // of --config (default: the file that ConfigVariable names)
-	Tier  string   // account tier with the initial limits (default: the tier of the files)
 }
 
 // Settings are the content of the settings files, as it concerns accounts.
 type Settings struct {
-	Registry *provider.Registry
-	File     config.File   // without a Name if there is no file
-	Tier     string        // "" is none
-	Files    signals.Files // as they were before they were read
+	Registry  *provider.Registry
+	File      config.File       // without a Name if there is no file
+	Upstreams []config.Upstream // of File, or those that a gateway uses in their place
+	Files     signals.Files     // as they were before they were read
 
 	paths []string    // of the files
-	used  atomic.Bool // Apply has used limits of the files
+	used  atomic.Bool // limits of the files are used
 
 	mu      sync.Mutex
 	remarks []remark
@@ -64,28 +63,41 @@ func (s *Sources) Open() (*Settings, error) {
 	if from != "--config" {
 		all.Note(fmt.Sprintf("settings are read from %s, named by %s", file.Name, from))
 	}
-	all.File, all.Registry, all.Tier = file, file.Registry(), cmp.Or(s.Tier, file.Tier)
+	all.File, all.Registry, all.Upstreams = file, file.Registry(), file.Upstreams
 	return all, nil
+}
+
+// reread reads the files again. It returns a line if they differ in more than their limits.
+func (s *Settings) reread() (next *Settings, lines []string, err error) {
+	file, err := config.Load(s.paths...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if file.DiffersFrom(s.File) {
+		lines = append(lines, file.Name+": only its limits are re-read; other changes apply from the next start")
+	}
+	file.Tier = s.File.Tier
+	return &Settings{Registry: s.Registry, File: file, Upstreams: file.Upstreams}, lines, nil
 }
 
 // remark is a text about settings for users.
 type remark struct {
-	text  string
 	level slog.Level
+	text  string
 }
 
 // Note adds a note for --verbose.
-func (s *Settings) Note(text string) { s.remark(remark{text, slog.LevelInfo}) }
+func (s *Settings) Note(text string) { s.remark(slog.LevelInfo, text) }
 
 // Warn adds a warning.
 func (s *Settings) Warn(format string, args ...any) {
-	s.remark(remark{fmt.Sprintf(format, args...), slog.LevelWarn})
+	s.remark(slog.LevelWarn, fmt.Sprintf(format, args...))
 }
 
-func (s *Settings) remark(r remark) {
+func (s *Settings) remark(level slog.Level, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.Contains(s.remarks, r) {
+	if r := (remark{level, text}); !slices.Contains(s.remarks, r) {
 		s.remarks = append(s.remarks, r)
 	}
 }
@@ -108,48 +120,14 @@ func (s *Settings) Beside(field, path string) string {
 	return filepath.Join(filepath.Dir(s.File.NameOf(field)), path)
 }
 
-// MaxThrottles returns the setting as a sluice.Config takes it: zero is the default, and a negative number is none.
-func (s *Settings) MaxThrottles() int {
-	switch stated := s.File.MaxThrottles; {
-	case stated == nil:
-		return 0
-	case *stated == 0:
-		return -1
-	default:
-		return *stated
+// tierLimits returns the limits of the tier in the files; none without a tier.
+func (s *Settings) tierLimits(p provider.Provider, model string) (l sluice.Limits, err error) {
+	if s.File.Tier == "" {
+		return l, nil
 	}
-}
-
-// Apply sets the limits of c for an account at p. Flags take precedence over the files, and the files over the tier, for each limit by
-// itself. An account of upstreams with its own limits has no others. model is the one of --model; "" if items name theirs.
-func (s *Settings) Apply(c *sluice.Config, p provider.Provider, account, model string, flags sluice.Limits) (err error) {
-	var tier provider.Tier
-	written, own := s.LimitsFor(p, account, model)
-	if s.Tier != "" && !own {
-		if tier, err = s.published(p, model); err != nil {
-			return err
-		}
-	}
-	switch {
-	case written == nil:
-		written = &config.Limits{}
-	case !own:
-		s.used.Store(true)
-	}
-	ceilings, beliefs := written.Split()
-	c.Limits = Over(flags, ceilings)
-	c.Start = Without(Over(beliefs, tier.Limits), c.Limits)
-	if c.Account = c.Limits; written.Model != "" {
-		c.Account = flags // limits of one model are not limits of all models together
-	}
-	return nil
-}
-
-// published returns the limits of the tier.
-func (s *Settings) published(p provider.Provider, model string) (provider.Tier, error) {
-	tier, err := s.Registry.Find(p.Name, s.Tier, model)
+	tier, err := s.Registry.Find(p.Name, s.File.Tier, model)
 	if err != nil {
-		return tier, fault.New(fault.Limits, fmt.Errorf("tier: %w", err),
+		return l, fault.New(fault.Limits, fmt.Errorf("tier: %w", err),
 			"use a published tier of the model, or set limits with --rpm and --tpm")
 	}
 	note := fmt.Sprintf("starts with the limits of tier %s of %s: %s (%s, %s)",
@@ -159,13 +137,13 @@ func (s *Settings) published(p provider.Provider, model string) (provider.Tier, 
 	} else {
 		s.Note(note)
 	}
-	return tier, nil
+	return tier.Limits, nil
 }
 
 // LimitsFor returns the limits of the files for a model at p; nil if there are none. If account is the label of an account of upstreams
 // that has its own limits, it returns these.
 func (s *Settings) LimitsFor(p provider.Provider, account, model string) (l *config.Limits, own bool) {
-	for _, up := range s.File.Upstreams {
+	for _, up := range s.Upstreams {
 		if label(up) == account && up.Limits != nil {
 			l, own = up.Limits, true
 		}
@@ -222,17 +200,4 @@ func Over(above, below sluice.Limits) sluice.Limits {
 	}
 	above.Burst = cmp.Or(above.Burst, below.Burst)
 	return above
-}
-
-// Without returns the limits of quantities that others do not limit.
-func Without(limits, others sluice.Limits) sluice.Limits {
-	for d, limit := range limits.All() {
-		if others.In(d).N != 0 {
-			*limit = 0
-		}
-	}
-	if others.Burst != 0 {
-		limits.Burst = 0
-	}
-	return limits
 }
