@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +13,12 @@ import (
 
 // Price returns the price of a model at p; nil if it is unknown. It warns once of a price without a source. It is safe for concurrent use.
 func (a *Accounts) Price(p provider.Provider, model string) *provider.Price {
-	price, doubt := a.Settings.Price(a.Config.Rate, p, model)
+	return a.price(nil, p, model)
+}
+
+// price is Price with the rate of an upstream, over which the rate of the Config takes precedence.
+func (a *Accounts) price(rate *pricing.Rate, p provider.Provider, model string) *provider.Price {
+	price, doubt := a.Settings.Price(cmp.Or(a.Config.Rate, rate), p, model)
 	if doubt != "" {
 		if _, known := a.warned.LoadOrStore(doubt, true); !known {
 			a.Config.Warn(doubt)
@@ -27,26 +33,20 @@ func (s *Settings) Price(rate *pricing.Rate, p provider.Provider, model string) 
 	if rate == nil {
 		rate = s.rate(p.Name, model)
 	}
-	if rate != nil {
-		return priceAt(p, model, *rate), ""
-	}
-	m, listed := pricing.Find(p.Name, model)
-	if !listed {
+	switch m, listed := pricing.Find(p.Name, model); {
+	case !listed && rate == nil:
 		return nil, ""
-	}
-	if m.Doubtful {
-		doubt = fmt.Sprintf("the price of %s at %s is doubtful: it has no source. Set it with --price IN/OUT or in the settings", model, p.Name)
-	}
-	return m.Price().WithBatch(p.Batches.Price), doubt
-}
-
-// priceAt returns the price of a model at another standard rate. The table of models relates the rates of caches and service tiers to it.
-func priceAt(p provider.Provider, model string, rate pricing.Rate) *provider.Price {
-	price := provider.FlatPrice(rate.Input, rate.Output)
-	if m, ok := pricing.Find(p.Name, model); ok {
+	case !listed:
+		price = provider.FlatPrice(rate.Input, rate.Output)
+	case rate != nil: // the table relates the rates of caches and service tiers to the standard rate
 		price = m.Price().At(rate.Input, rate.Output)
+	default:
+		price = m.Price()
+		if m.Doubtful {
+			doubt = fmt.Sprintf("the price of %s at %s is doubtful: it has no source. Set it with --price IN/OUT or in the settings", model, p.Name)
+		}
 	}
-	return price.WithBatch(p.Batches.Price)
+	return price.WithBatch(p.Batches.Price), doubt
 }
 
 // rate returns the rate of a model in the row of the tier. Without a tier, it returns the rate on which all rows of the settings agree, or

@@ -103,19 +103,17 @@ func (a *Accounts) OpenUpstreams() (err error) {
 func (a *Accounts) openUpstream(up config.Upstream) (made provider.Upstream, err error) {
 	p, _ := a.Settings.Registry.Lookup(up.Provider) // the file was checked
 	made = provider.Upstream{Name: up.Name, Provider: p, BaseURL: up.BaseURL, Account: up.Account, Models: up.Models}
-	made.Price = func(model string) *provider.Price {
-		if rate, err := pricing.ParseRate(up.Price); err == nil && a.Config.Rate == nil {
-			return priceAt(p, model, rate)
-		}
-		return a.Price(p, model)
+	var rate *pricing.Rate
+	if own, err := pricing.ParseRate(up.Price); err == nil {
+		rate = &own
 	}
+	made.Price = func(model string) *provider.Price { return a.price(rate, p, model) }
 	key := label(up)
 	if a.Config.Purpose != Estimate {
 		if made.Keys, err = a.keysOf(up, p); err != nil {
 			return made, err
 		}
 		key = append(made.Keys, provider.Key{})[0].Value
-		a.warnUnencrypted(p, up.BaseURL, key)
 	}
 	made.Scheduler, err = a.open(up, p, key)
 	return made, err
