@@ -34,6 +34,7 @@ const (
 	Serve                   // send requests of clients, which name the models
 	Work                    // send requests of runs on other hosts, which set the attempts
 	Submit                  // let other hosts send requests
+	Start                   // start commands
 	Check                   // check the settings and keys
 	Estimate                // estimate cost and time, without keys
 )
@@ -187,17 +188,12 @@ func (a *Accounts) Of(model string) (provider.Provider, error) {
 	return p, a.checkAddress(p)
 }
 
-// ProviderOf returns the provider of a lane of an open account; without a Name if it is unknown. The name of an account starts with the
-// address of its provider.
+// ProviderOf returns the provider of a lane of an account; without a Name if it is unknown.
 func (a *Accounts) ProviderOf(account, lane string) provider.Provider {
-	p, _ := a.Of(lane)
-	if base, _, ok := strings.Cut(account, "#"); ok && (a.Config.Provider == "" || a.upstreams != nil) {
-		for _, known := range a.Settings.Registry.All() {
-			if known.BaseURL == base {
-				p = known
-			}
-		}
+	if m := a.member(account); m.opened != nil {
+		return m.provider
 	}
+	p, _ := a.Of(lane)
 	return p
 }
 
@@ -228,37 +224,36 @@ func (a *Accounts) open(up config.Upstream, p provider.Provider, key string) (*s
 	for _, other := range a.Settings.Upstreams {
 		alone = alone && (account == "" || label(other) == account || other.Provider != p.Name)
 	}
-	s, err := a.openScheduler(name, p, account)
-	if err == nil && alone { // else an admin key does not say which account has the limits
-		a.publish(s, p, up.BaseURL)
-	}
-	return s, err
-}
-
-// openScheduler opens the account with a label at p.
-func (a *Accounts) openScheduler(name string, p provider.Provider, label string) (*sluice.Scheduler, error) {
-	a.pool.turn.Lock()
-	defer a.pool.turn.Unlock()
 	c := a.Config.Scheduler
-	c.Name, c.MaxThrottles = name, a.MaxThrottles()
-	if err := a.ApplyLimits(&c, p, label); err != nil {
-		return nil, err
-	}
-	c.Charge, c.CountsCached = p.Charge, p.CountsCached
+	c.Name, c.MaxThrottles, c.Charge, c.CountsCached = name, a.MaxThrottles(), p.Charge, p.CountsCached
 	if stated := a.Settings.File.Charge; stated != nil {
 		c.Charge = *stated
 	}
 	if !a.dry() && p.Name != "sim" {
 		c.StateDir = StateDir()
 	}
-	one, err := a.pool.take(c, a.members())
+	s, err := a.openMember(c, member{provider: p, label: account, models: a.Settings.modelsOf(account)})
+	if err == nil && alone { // else an admin key does not say which account has the limits
+		a.publish(s, p, up.BaseURL)
+	}
+	return s, err
+}
+
+// openMember opens the account m, and applies its limits.
+func (a *Accounts) openMember(c sluice.Config, m member) (*sluice.Scheduler, error) {
+	a.pool.turn.Lock()
+	defer a.pool.turn.Unlock()
+	err := a.ApplyLimits(&c, m.provider, m.label)
 	if err != nil {
+		return nil, err
+	}
+	if m.opened, err = a.pool.take(c, a.members()); err != nil {
 		return nil, stateError(err, c.StateDir)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.opened = append(a.opened, member{one, p, label, a.Settings.modelsOf(label)})
-	return one.scheduler, nil
+	a.opened = append(a.opened, m)
+	return m.scheduler, nil
 }
 
 // MaxThrottles returns the setting as a sluice.Config takes it: zero is the default, and a negative number is none.
@@ -294,12 +289,17 @@ func (a *Accounts) member(name string) member {
 // Flags take precedence over the files, and the files over the tier, for each limit by itself. An account of upstreams with its own limits
 // has no others.
 func (a *Accounts) ApplyLimits(c *sluice.Config, p provider.Provider, label string) error {
+	s, flags := cmp.Or(a.current.Load(), a.Settings), a.Config.Limits
+	if a.Config.Purpose == Start { // no other limits apply to commands
+		ceilings, _ := cmp.Or(s.File.Limits, &config.Limits{}).Split()
+		c.Limits = Over(flags, sluice.Limits{RPM: ceilings.RPM, Concurrency: ceilings.Concurrency})
+		return nil
+	}
 	if label == "" {
 		if err := a.checkAddress(p); err != nil {
 			return err
 		}
 	}
-	s, flags := cmp.Or(a.current.Load(), a.Settings), a.Config.Limits
 	written, own := s.LimitsFor(p, label, a.Config.Model)
 	var tier sluice.Limits
 	if !own {
