@@ -215,7 +215,7 @@ func (a *Accounts) open(up config.Upstream, p provider.Provider, key string) (*s
 		case account == "":
 		case m.label == account:
 			return m.scheduler, nil
-		case m.name == name:
+		case m.cfg.Name == name:
 			return nil, fault.New(fault.Settings, fmt.Errorf("%s: %s and %s have the same address and key",
 				a.Settings.File.Name, m.title(), strings.TrimPrefix(account, "=")),
 				"set the same account in both upstreams, so that they share its limits")
@@ -278,7 +278,7 @@ func (a *Accounts) members() []member {
 // member returns the open account of a Scheduler; the zero member if there is none of that name.
 func (a *Accounts) member(name string) member {
 	for _, m := range a.members() {
-		if m.name == name {
+		if m.cfg.Name == name {
 			return m
 		}
 	}
@@ -355,7 +355,7 @@ func (a *Accounts) Snapshot() (all sluice.Snapshot) {
 	for _, m := range a.members() {
 		snap := m.scheduler.Snapshot()
 		for k := range snap.Lanes {
-			snap.Lanes[k].Lane = a.LaneLabel(m.name, snap.Lanes[k].Lane)
+			snap.Lanes[k].Lane = a.LaneLabel(m.cfg.Name, snap.Lanes[k].Lane)
 		}
 		all.At = snap.At
 		all.Lanes = append(all.Lanes, snap.Lanes...)

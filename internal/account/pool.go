@@ -30,7 +30,6 @@ type pool struct {
 type opened struct {
 	scheduler *sluice.Scheduler
 	end       func() error
-	name      string
 	cfg       sluice.Config // with the limits that apply now
 	users     int           // Accounts that took it and did not give it back
 }
@@ -40,7 +39,7 @@ type opened struct {
 func (p *pool) take(c sluice.Config, has []member) (*opened, error) {
 	for _, one := range p.open {
 		mine := slices.ContainsFunc(has, func(m member) bool { return m.opened == one })
-		if one.name == c.Name && one.cfg.Charge == c.Charge && one.cfg.CountsCached == c.CountsCached && !mine {
+		if one.cfg.Name == c.Name && one.cfg.Charge == c.Charge && one.cfg.CountsCached == c.CountsCached && !mine {
 			if err := one.fit(&c); err != nil {
 				return nil, err
 			}
@@ -52,7 +51,7 @@ func (p *pool) take(c sluice.Config, has []member) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := &opened{scheduler, end, c.Name, c, 1}
+	one := &opened{scheduler, end, c, 1}
 	p.open = append(p.open, one)
 	return one, nil
 }
@@ -81,15 +80,15 @@ func (o *opened) fit(c *sluice.Config) error {
 }
 
 // set sets the limits of an open account.
-func (o *opened) set(c *sluice.Config) (Change, error) {
-	change := Change{Before: o.cfg.Limits, After: c.Limits, begun: o.cfg.Start != c.Start}
+func (o *opened) set(c *sluice.Config) (change, error) {
+	made := change{before: o.cfg.Limits, after: c.Limits, begun: o.cfg.Start != c.Start}
 	if c.Limits != o.cfg.Limits || c.Account != o.cfg.Account {
 		if err := o.scheduler.SetLimits(c.Limits, c.Account); err != nil && !errors.Is(err, sluice.ErrClosed) {
-			return Change{}, err
+			return change{}, err
 		}
 	}
 	o.cfg.Limits, o.cfg.Account, o.cfg.Start = c.Limits, c.Account, c.Start
-	return change, nil
+	return made, nil
 }
 
 // member is an open account as one of several Accounts sees it.
@@ -114,14 +113,14 @@ func (a *Accounts) Reread() (lines []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(changes) == 0 {
-		lines = append(lines, Change{}.Lines()...)
+	switch len(changes) {
+	case 0:
+		changes = []change{{}}
+	case 1:
+		changes[0].account = ""
 	}
 	for _, c := range changes {
-		if len(changes) == 1 {
-			c.account = ""
-		}
-		lines = append(lines, c.Lines()...)
+		lines = append(lines, c.lines()...)
 	}
 	return lines, nil
 }
@@ -130,15 +129,15 @@ func (a *Accounts) Reread() (lines []string, err error) {
 func (a *Accounts) Settle() (lines []string, err error) {
 	changes, err := a.settle(a.Settings)
 	for _, c := range changes {
-		if c.Before != c.After {
-			lines = append(lines, c.Lines()...)
+		if c.before != c.after {
+			lines = append(lines, c.lines()...)
 		}
 	}
 	return lines, err
 }
 
 // settle applies limits of settings to all open accounts, or to none if one of the limits is wrong.
-func (a *Accounts) settle(s *Settings) (changes []Change, err error) {
+func (a *Accounts) settle(s *Settings) (changes []change, err error) {
 	a.pool.turn.Lock()
 	defer a.pool.turn.Unlock()
 	before, members := a.current.Swap(s), a.members()
@@ -150,31 +149,30 @@ func (a *Accounts) settle(s *Settings) (changes []Change, err error) {
 		}
 	}
 	for i, m := range members {
-		change, failed := m.set(&next[i])
+		made, failed := m.set(&next[i])
 		if err = errors.Join(err, failed); failed == nil {
-			change.account = m.title()
-			changes = append(changes, change)
+			made.account = m.title()
+			changes = append(changes, made)
 		}
 	}
 	return changes, err
 }
 
-// Change is a change of the configured limits of an account.
-type Change struct {
-	Before, After sluice.Limits
-
-	account string // "" if there is only one
-	begun   bool   // limits that are only used at the start differ, too
+// change is a change of the configured limits of an account.
+type change struct {
+	account       string // "" if there is only one
+	before, after sluice.Limits
+	begun         bool // limits that are only used at the start differ, too
 }
 
-// Lines says what changed.
-func (c Change) Lines() (lines []string) {
+// lines writes the change for people.
+func (c *change) lines() (lines []string) {
 	begin := "limits re-read"
 	if c.account != "" {
 		begin += " (" + c.account + ")"
 	}
-	for d := range c.After.All() {
-		if before, after := c.Before.In(d), c.After.In(d); before != after {
+	for d := range c.after.All() {
+		if before, after := c.before.In(d), c.after.In(d); before != after {
 			lines = append(lines, fmt.Sprintf("%s: %s %s -> %s", begin, d, ceiling(before, d), ceiling(after, d)))
 		}
 	}
