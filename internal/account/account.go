@@ -188,6 +188,26 @@ func (a *Accounts) Of(model string) (provider.Provider, error) {
 	return p, a.checkAddress(p)
 }
 
+// Endpoint is where the requests of one model go.
+type Endpoint struct {
+	Provider provider.Provider
+	Target   provider.Target // without a key for Estimate
+	Base     http.RoundTripper
+}
+
+// Endpoint returns the endpoint of a model.
+func (a *Accounts) Endpoint(model string) (e Endpoint, err error) {
+	p, err := a.Of(model)
+	if err != nil {
+		return e, err
+	}
+	target := provider.Target{BaseURL: a.Config.BaseURL, Model: model, Header: a.Header, Endpoint: p.PromptEndpoint(model)}
+	if a.Config.Purpose != Estimate {
+		target.Key, err = a.Key(p)
+	}
+	return Endpoint{p, target, a.pool.transport}, err
+}
+
 // ProviderOf returns the provider of a lane of an account; without a Name if it is unknown.
 func (a *Accounts) ProviderOf(account, lane string) provider.Provider {
 	if m := a.member(account); m.opened != nil {
