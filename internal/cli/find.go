@@ -121,6 +121,9 @@ func runFind(ctx context.Context, s *term.Streams, o *findOptions) (err error) {
 	if o.published {
 		return o.fromProvider(ctx, s)
 	}
+	if o.dryRun {
+		o.account.Purpose = account.Estimate
+	}
 	accounts, err := o.account.open(s)
 	if err != nil {
 		return err
@@ -183,24 +186,18 @@ func (o *findOptions) checkFiles() error {
 
 // prepare finds out whose limits are searched for, and what it may cost. Nothing is sent.
 func (f *search) prepare() error {
-	p, err := f.accounts.Of(f.o.account.Model)
+	to, err := f.accounts.Endpoint(f.o.account.Model)
 	if err != nil {
 		return err
 	}
+	c, p := &f.o.cfg, to.Provider
+	c.Provider, c.Target, c.Base = p, to.Target, to.Base
 	if err := f.limits(p); err != nil {
 		return err
 	}
-	c := &f.o.cfg
-	c.Provider, c.Base = p, f.accounts.Transport()
-	c.Target = provider.Target{BaseURL: f.o.account.BaseURL, Model: f.o.account.Model, Header: f.accounts.Header}
 	if note := f.accounts.RoomNote(c.MaxWorkers); note != "" { // each worker is an open file
 		f.s.Errorf("sluice: %s\n", note)
 		c.MaxWorkers = f.accounts.Room
-	}
-	if !f.o.dryRun {
-		if c.Target.Key, err = f.accounts.Key(p); err != nil {
-			return err
-		}
 	}
 	if c.PromptFile != "" {
 		if c.Prompt, err = readPrompt(c.PromptFile); err != nil {
