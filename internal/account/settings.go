@@ -24,10 +24,8 @@ import (
 // ConfigVariable is the environment variable of the default settings file.
 const ConfigVariable = "SLUICE_CONFIG"
 
-// Sources are where settings come from.
-type Sources struct {
-	Files []string // of --config (default: the file that ConfigVariable names)
-}
+// Sources are the settings files of --config (default: the file that ConfigVariable names).
+type Sources []string
 
 // Settings are the content of the settings files, as it concerns accounts.
 type Settings struct {
@@ -44,8 +42,8 @@ type Settings struct {
 }
 
 // Open reads the files.
-func (s *Sources) Open() (*Settings, error) {
-	names, from := s.Files, "--config"
+func (s Sources) Open() (*Settings, error) {
+	names, from := s, "--config"
 	if name := os.Getenv(ConfigVariable); len(names) == 0 && name != "" {
 		names, from = []string{name}, "$"+ConfigVariable
 	}

@@ -36,7 +36,7 @@ func published(cmd *cobra.Command, flag string) (names []string) {
 	}
 	var from account.Sources
 	if f := cmd.Flags().Lookup("config"); f != nil {
-		from.Files = *f.Value.(*texts).field
+		from = *f.Value.(*texts).field
 	}
 	registry, name := provider.Published(), ""
 	if s, err := from.Open(); err == nil {

@@ -181,7 +181,7 @@ func (o *findOptions) checkFiles() error {
 	if o.outputFile == "-" {
 		return fault.New(fault.Value, errors.New("--output-file - is not a file"), "use --json to print the document on standard output")
 	}
-	return keepsApart("output-file", o.outputFile, append(o.account.Sources.Files, o.cfg.PromptFile, o.account.Keys.File)...)
+	return keepsApart("output-file", o.outputFile, append(o.account.Sources, o.cfg.PromptFile, o.account.Keys.File)...)
 }
 
 // prepare finds out whose limits are searched for, and what it may cost. Nothing is sent.

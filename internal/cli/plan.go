@@ -162,7 +162,7 @@ func (o *planOptions) checkSimulation() error {
 	if !o.flags.Changed("plot") {
 		return nil
 	}
-	return cmp.Or(checkSVG(o.plot), keepsApart("plot", o.plot, append(o.settings.Files, o.cfg.Input)...))
+	return cmp.Or(checkSVG(o.plot), keepsApart("plot", o.plot, append(o.settings, o.cfg.Input)...))
 }
 
 // simulateRun simulates the run and draws its chart.
