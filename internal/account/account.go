@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -16,12 +17,16 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/pricing"
+	"github.com/sluice-llm/sluice/internal/proc/agents"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -276,6 +281,28 @@ func (a *Accounts) openMember(c sluice.Config, m member) (*sluice.Scheduler, err
 	return m.scheduler, nil
 }
 
+// OpenCommands opens the account of all processes of a command, and returns its Scheduler and their lane. Processes of an agent on this
+// host have one account, and other processes have one for each run. If agent is nil, it is recognized from the name of the program.
+func (a *Accounts) OpenCommands(words []string, agent *agents.CLI) (s *sluice.Scheduler, lane string, err error) {
+	c, lane := a.Config.Scheduler, filepath.Base(words[0])
+	c.Name, c.MaxThrottles = "exec", math.MaxInt32
+	if agent == nil {
+		agent = agents.Recognise(words[0])
+	}
+	if agent != nil { // the limits of another program are unknown, and kept only in the directory of its run
+		path, err := command.Find(words)
+		if err != nil {
+			path = words[0]
+		}
+		if whole, err := filepath.Abs(path); err == nil {
+			path = whole
+		}
+		c.Name, c.StateDir, lane = "exec "+path, StateDir(), agent.Name()
+	}
+	s, err = a.openMember(c, member{})
+	return s, lane, err
+}
+
 // MaxThrottles returns the setting as a sluice.Config takes it: zero is the default, and a negative number is none.
 func (a *Accounts) MaxThrottles() int {
 	switch stated := a.Settings.File.MaxThrottles; {
@@ -382,6 +409,34 @@ func (a *Accounts) Snapshot() (all sluice.Snapshot) {
 		all.Retrying += snap.Retrying
 	}
 	return all
+}
+
+// lanesAge is the maximum age of the states that Lanes returns, because a snapshot for each request is too expensive.
+const lanesAge = 250 * time.Millisecond
+
+// Lanes returns a function that returns the present state of a model's lane, for concurrent use. With upstreams, which any request can
+// use, all lanes are one lane without pauses.
+func (a *Accounts) Lanes() func(model string) limits.LaneSnapshot {
+	var mu sync.Mutex
+	var at time.Time
+	var all map[string]limits.LaneSnapshot
+	return func(model string) limits.LaneSnapshot {
+		mu.Lock()
+		defer mu.Unlock()
+		if now := time.Now(); now.Sub(at) >= lanesAge {
+			at, all = now, make(map[string]limits.LaneSnapshot)
+			for _, lane := range a.Snapshot().Lanes {
+				if a.upstreams != nil {
+					lane = limits.LaneSnapshot{InFlight: all[""].InFlight + lane.InFlight}
+				}
+				all[lane.Lane] = lane
+			}
+		}
+		if a.upstreams != nil {
+			model = ""
+		}
+		return all[model]
+	}
 }
 
 // Close gives back the accounts, and closes those that no other Accounts use.
