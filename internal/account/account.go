@@ -78,7 +78,6 @@ type Accounts struct {
 	found     sync.Map // keys by provider; without a Value if the provider needs no key
 	pool      *pool
 	upstreams *provider.Upstreams // nil: there are none
-	accounts  int                 // number of accounts of upstreams
 	warned    sync.Map            // warnings about prices
 
 	current atomic.Pointer[Settings] // with the limits that apply now; nil: Settings. It changes with the turn of pool
@@ -234,7 +233,6 @@ func (a *Accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
 // open opens the account of an upstream at p, unless another upstream has opened it.
 func (a *Accounts) open(up config.Upstream, p provider.Provider, key string) (*sluice.Scheduler, error) {
 	account, name := label(up), accountName(cmp.Or(up.BaseURL, p.BaseURL), key)
-	alone := true // the provider has no other account
 	for _, m := range a.members() {
 		switch {
 		case account == "":
@@ -246,9 +244,6 @@ func (a *Accounts) open(up config.Upstream, p provider.Provider, key string) (*s
 				"set the same account in both upstreams, so that they share its limits")
 		}
 	}
-	for _, other := range a.Settings.Upstreams {
-		alone = alone && (account == "" || label(other) == account || other.Provider != p.Name)
-	}
 	c := a.Config.Scheduler
 	c.Name, c.MaxThrottles, c.Charge, c.CountsCached = name, a.MaxThrottles(), p.Charge, p.CountsCached
 	if stated := a.Settings.File.Charge; stated != nil {
@@ -258,10 +253,13 @@ func (a *Accounts) open(up config.Upstream, p provider.Provider, key string) (*s
 		c.StateDir = StateDir()
 	}
 	s, err := a.openMember(c, member{provider: p, label: account, models: a.Settings.modelsOf(account)})
-	if err == nil && alone { // else an admin key does not say which account has the limits
-		a.publish(s, p, up.BaseURL)
+	if err != nil || slices.ContainsFunc(a.Settings.Upstreams, func(other config.Upstream) bool {
+		return other.Provider == p.Name && label(other) != account // an admin key does not say which account has the limits
+	}) {
+		return s, err
 	}
-	return s, err
+	a.publish(s, p, up.BaseURL)
+	return s, nil
 }
 
 // openMember opens the account m, and applies its limits.
@@ -381,20 +379,12 @@ func (a *Accounts) Fill(cfg *batch.Config) {
 	cfg.Provider, cfg.Registry, cfg.BaseURL = a.Provider, a.Settings.Registry, a.Config.BaseURL
 	cfg.Key, cfg.Scheduler, cfg.Price = a.Key, a.Scheduler, a.Price
 	cfg.Upstreams, cfg.Transport, cfg.ExtraHeader, cfg.Workers = a.upstreams, a.pool.transport, a.Header, a.Room
-	cfg.Model = cmp.Or(cfg.Model, a.limitsModel())
-}
-
-// limitsModel returns the model of the limits in the settings; "" if they are for all models or another provider.
-func (a *Accounts) limitsModel() string {
-	l := a.Settings.File.Limits
-	if l == nil {
-		return ""
+	if l := a.Settings.File.Limits; l != nil && cfg.Model == "" {
+		owner, ok := a.Settings.Registry.Lookup(l.Provider)
+		if !ok || a.Provider.Name == "" || owner.Name == a.Provider.Name {
+			cfg.Model = l.Model
+		}
 	}
-	owner, ok := a.Settings.Registry.Lookup(l.Provider)
-	if ok && a.Provider.Name != "" && owner.Name != a.Provider.Name {
-		return ""
-	}
-	return l.Model
 }
 
 // Snapshot returns the state of all open accounts.

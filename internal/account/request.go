@@ -104,8 +104,12 @@ func (a *Accounts) bound(c *sluice.Config) {
 	if a.Room == 0 || a.pool.shared != nil {
 		return
 	}
+	labels := make(map[string]bool)
+	for _, up := range a.Settings.Upstreams {
+		labels[label(up)] = true
+	}
 	for _, l := range []*sluice.Limits{&c.Limits, &c.Account, &c.Start} {
-		l.Concurrency = min(l.Concurrency, max(1, a.Room/max(1, a.accounts)))
+		l.Concurrency = min(l.Concurrency, max(1, a.Room/max(1, len(labels))))
 	}
 }
 

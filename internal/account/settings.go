@@ -33,7 +33,7 @@ type Sources []string
 type Settings struct {
 	Registry  *provider.Registry
 	File      config.File       // without a Name if there is no file
-	Upstreams []config.Upstream // of File, or those that a gateway uses in their place
+	Upstreams []config.Upstream // those in use; nil before OpenUpstreams
 	Files     signals.Files     // as they were before they were read
 
 	paths []string    // of the files
@@ -63,7 +63,7 @@ func (s Sources) Open() (*Settings, error) {
 	if from != "--config" {
 		all.Note(fmt.Sprintf("settings are read from %s, named by %s", file.Name, from))
 	}
-	all.File, all.Registry, all.Upstreams = file, file.Registry(), file.Upstreams
+	all.File, all.Registry = file, file.Registry()
 	return all, nil
 }
 
@@ -76,8 +76,12 @@ func (s *Settings) reread() (next *Settings, lines []string, err error) {
 	if file.DiffersFrom(s.File) {
 		lines = append(lines, file.Name+": only its limits are re-read; other changes apply from the next start")
 	}
-	file.Tier = s.File.Tier
-	return &Settings{Registry: s.Registry, File: file, Upstreams: file.Upstreams}, lines, nil
+	next = &Settings{Registry: s.Registry, File: file}
+	next.File.Tier = s.File.Tier
+	if s.Upstreams != nil {
+		next.Upstreams = file.Upstreams
+	}
+	return next, lines, nil
 }
 
 // remark is a text about settings for users.

@@ -59,10 +59,10 @@ func (a *Accounts) implied() (all []config.Upstream, err error) {
 // OpenUpstreams opens the upstreams of the settings. If there are none or a flag names the provider, a gateway gets upstreams from flags
 // and the environment, and other programs get none.
 func (a *Accounts) OpenUpstreams() (err error) {
-	c, file := &a.Config, &a.Settings.File
+	c, s, file := &a.Config, a.Settings, &a.Settings.File
 	switch serves := c.Purpose == Serve || c.Purpose == Check; {
 	case serves && !a.Listed():
-		if a.Settings.Upstreams, err = a.implied(); err != nil {
+		if s.Upstreams, err = a.implied(); err != nil {
 			return err
 		}
 	case serves && c.Model != "":
@@ -71,22 +71,18 @@ func (a *Accounts) OpenUpstreams() (err error) {
 	case len(file.Upstreams) == 0:
 		return nil
 	case !a.Listed():
-		a.Settings.Note(fmt.Sprintf("the upstreams of %s are ignored: a flag names the provider", file.Name))
+		s.Note(fmt.Sprintf("the upstreams of %s are ignored: a flag names the provider", file.Name))
 		return nil
 	case c.Keys.Env != "":
 		return fault.New(fault.Conflict, errors.New("--key-env does not apply to upstreams"),
 			"set key_env of each upstream, or set --provider")
+	default:
+		s.Upstreams = file.Upstreams
 	}
 	cfg := provider.UpstreamsConfig{
-		Registry: a.Settings.Registry, Excluded: a.Config.Excluded,
-		Attempts: a.Config.Scheduler.Attempts, MaxThrottles: a.MaxThrottles(), Prefer: file.Prefer,
+		Registry: s.Registry, Excluded: c.Excluded, Attempts: c.Scheduler.Attempts, MaxThrottles: a.MaxThrottles(), Prefer: file.Prefer,
 	}
-	labels := make(map[string]bool)
-	for _, up := range a.Settings.Upstreams {
-		labels[label(up)] = true
-	}
-	a.accounts = len(labels)
-	for _, up := range a.Settings.Upstreams {
+	for _, up := range s.Upstreams {
 		made, err := a.openUpstream(up)
 		if err != nil {
 			return err
@@ -151,7 +147,7 @@ func (a *Accounts) At(upstream, field string, err error) error {
 // Label returns the label of the account of an open upstream; "" if there is none of that name.
 func (a *Accounts) Label(upstream string) string {
 	for _, up := range a.Settings.Upstreams {
-		if a.upstreams != nil && up.Name == upstream {
+		if up.Name == upstream {
 			return label(up)
 		}
 	}
