@@ -27,11 +27,11 @@ func (o *findOptions) fromProvider(ctx context.Context, s *term.Streams) (err er
 	if err != nil {
 		return err
 	}
-	own, err := account.NewLimitsReader(p, o.account.BaseURL, o.account.Keys, s.Hide)
+	read, err := account.NewLimitsReader(p, o.account.BaseURL, o.account.Keys, s.Hide)
 	if err != nil {
 		return fault.New(fault.Key, err, "export an admin key in ANTHROPIC_ADMIN_KEY or OPENAI_ADMIN_KEY")
 	}
-	found, err := own.Read(ctx)
+	found, err := read(ctx)
 	if err != nil {
 		return &fault.Error{Code: fault.Rejected, Err: fmt.Errorf("limits of %s: %w", p.Name, err)}
 	}
