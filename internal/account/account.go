@@ -134,17 +134,14 @@ func newAccounts(cfg Config, shared *pool) (a *Accounts, err error) {
 	if cfg.Provider == "" {
 		return a, nil
 	}
-	known := a.Settings.Registry
-	p, ok := known.Lookup(cfg.Provider)
-	switch {
-	case !ok:
-		return a, UnknownProvider(known, cfg.Provider)
-	case p.Name == "sim" && cfg.BaseURL != "":
+	if a.Provider, err = LookupProvider(a.Settings.Registry, cfg.Provider); err != nil {
+		return a, err
+	}
+	if a.Provider.Name == "sim" && cfg.BaseURL != "" {
 		return a, fault.New(fault.Conflict, errors.New("--base-url does not apply to --provider sim, which is built in"),
 			"omit it, or use a running `sluice sim` with --provider openai-compatible")
 	}
-	a.Provider = p
-	return a, a.ApplyLimits(&sluice.Config{}, p, "") // is wrong now rather than later
+	return a, a.ApplyLimits(&sluice.Config{}, a.Provider, "") // is wrong now rather than later
 }
 
 // Share lets all accounts share their limits by a Redis server; nil shares nothing. Call it before an account is opened.
@@ -156,10 +153,14 @@ func (a *Accounts) Transport() http.RoundTripper { return a.pool.transport }
 // dry reports whether accounts leave no trace.
 func (a *Accounts) dry() bool { return a.Config.Purpose >= Check }
 
-// UnknownProvider is the error for a name that is not in the registry.
-func UnknownProvider(r *provider.Registry, name string) error {
-	return fault.New(fault.Provider, fmt.Errorf("unknown provider %q%s", name, provider.DidYouMean(r.Suggest(name))),
-		"set --provider to one of %s", strings.Join(r.Names(), ", "))
+// LookupProvider returns the provider of that name.
+func LookupProvider(r *provider.Registry, name string) (p provider.Provider, err error) {
+	p, ok := r.Lookup(name)
+	if !ok {
+		err = fault.New(fault.Provider, fmt.Errorf("unknown provider %q%s", name, provider.DidYouMean(r.Suggest(name))),
+			"set --provider to one of %s", strings.Join(r.Names(), ", "))
+	}
+	return p, err
 }
 
 // checkAddress refuses a provider without an address.
