@@ -271,8 +271,13 @@ func (a *Accounts) openMember(c sluice.Config, m member) (*sluice.Scheduler, err
 	if err != nil {
 		return nil, err
 	}
-	if m.opened, err = a.pool.take(c, a.members()); err != nil {
-		return nil, stateError(err, c.StateDir)
+	m.opened, err = a.pool.take(c, a.members())
+	switch {
+	case err != nil && c.StateDir == "":
+		return nil, err
+	case err != nil:
+		return nil, fault.New(fault.File, err,
+			"set XDG_STATE_HOME to a directory that you can write to, because learned limits are kept in %s", c.StateDir)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -460,12 +465,4 @@ func StateDir() string {
 		return ""
 	}
 	return filepath.Join(home, ".local", "state", "sluice")
-}
-
-// stateError adds a hint to the error of a Scheduler that keeps its limits in a directory, unless dir is "".
-func stateError(err error, dir string) error {
-	if dir == "" {
-		return err
-	}
-	return fault.New(fault.File, err, "set XDG_STATE_HOME to a directory that you can write to, because learned limits are kept in %s", dir)
 }
