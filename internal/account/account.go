@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -15,12 +16,17 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/batch"
+	"github.com/sluice-llm/sluice/internal/command"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/pricing"
+	"github.com/sluice-llm/sluice/internal/proc/agents"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -33,6 +39,7 @@ const (
 	Serve                   // send requests of clients, which name the models
 	Work                    // send requests of runs on other hosts, which set the attempts
 	Submit                  // let other hosts send requests
+	Start                   // start commands
 	Check                   // check the settings and keys
 	Estimate                // estimate cost and time, without keys
 )
@@ -70,13 +77,10 @@ type Accounts struct {
 
 	found     sync.Map // keys by provider; without a Value if the provider needs no key
 	pool      *pool
-	written   config.File         // the settings, as they were read
-	implied   bool                // the upstreams are from flags and the environment, not from the settings
 	upstreams *provider.Upstreams // nil: there are none
-	accounts  int                 // number of accounts of upstreams
 	warned    sync.Map            // warnings about prices
 
-	current *Settings // with the limits that apply now; the turn of pool guards it
+	current atomic.Pointer[Settings] // with the limits that apply now; nil: Settings. It changes with the turn of pool
 
 	mu        sync.Mutex
 	opened    []member
@@ -124,24 +128,20 @@ func newAccounts(cfg Config, shared *pool) (a *Accounts, err error) {
 	if a.Settings, err = cfg.Sources.Open(); err != nil {
 		return a, err
 	}
-	a.current, a.written = a.Settings, a.Settings.File
 	if cfg.Keys.File != "" {
 		a.Settings.Files.Note(cfg.Keys.File)
 	}
 	if cfg.Provider == "" {
 		return a, nil
 	}
-	known := a.Settings.Registry
-	p, ok := known.Lookup(cfg.Provider)
-	switch {
-	case !ok:
-		return a, UnknownProvider(known, cfg.Provider)
-	case p.Name == "sim" && cfg.BaseURL != "":
+	if a.Provider, err = LookupProvider(a.Settings.Registry, cfg.Provider); err != nil {
+		return a, err
+	}
+	if a.Provider.Name == "sim" && cfg.BaseURL != "" {
 		return a, fault.New(fault.Conflict, errors.New("--base-url does not apply to --provider sim, which is built in"),
 			"omit it, or use a running `sluice sim` with --provider openai-compatible")
 	}
-	a.Provider = p
-	return a, a.ApplyLimits(&sluice.Config{}, p, "") // is wrong now rather than later
+	return a, a.ApplyLimits(&sluice.Config{}, a.Provider, "") // is wrong now rather than later
 }
 
 // Share lets all accounts share their limits by a Redis server; nil shares nothing. Call it before an account is opened.
@@ -153,10 +153,14 @@ func (a *Accounts) Transport() http.RoundTripper { return a.pool.transport }
 // dry reports whether accounts leave no trace.
 func (a *Accounts) dry() bool { return a.Config.Purpose >= Check }
 
-// UnknownProvider is the error for a name that is not in the registry.
-func UnknownProvider(r *provider.Registry, name string) error {
-	return fault.New(fault.Provider, fmt.Errorf("unknown provider %q%s", name, provider.DidYouMean(r.Suggest(name))),
-		"set --provider to one of %s", strings.Join(r.Names(), ", "))
+// LookupProvider returns the provider of that name.
+func LookupProvider(r *provider.Registry, name string) (p provider.Provider, err error) {
+	p, ok := r.Lookup(name)
+	if !ok {
+		err = fault.New(fault.Provider, fmt.Errorf("unknown provider %q%s", name, provider.DidYouMean(r.Suggest(name))),
+			"set --provider to one of %s", strings.Join(r.Names(), ", "))
+	}
+	return p, err
 }
 
 // checkAddress refuses a provider without an address.
@@ -189,17 +193,32 @@ func (a *Accounts) Of(model string) (provider.Provider, error) {
 	return p, a.checkAddress(p)
 }
 
-// ProviderOf returns the provider of a lane of an open account; without a Name if it is unknown. The name of an account starts with the
-// address of its provider.
-func (a *Accounts) ProviderOf(account, lane string) provider.Provider {
-	p, _ := a.Of(lane)
-	if base, _, ok := strings.Cut(account, "#"); ok && (a.Config.Provider == "" || a.upstreams != nil) {
-		for _, known := range a.Settings.Registry.All() {
-			if known.BaseURL == base {
-				p = known
-			}
-		}
+// Endpoint is where the requests of one model go.
+type Endpoint struct {
+	Provider provider.Provider
+	Target   provider.Target // without a key for Estimate
+	Base     http.RoundTripper
+}
+
+// Endpoint returns the endpoint of a model.
+func (a *Accounts) Endpoint(model string) (e Endpoint, err error) {
+	p, err := a.Of(model)
+	if err != nil {
+		return e, err
 	}
+	target := provider.Target{BaseURL: a.Config.BaseURL, Model: model, Header: a.Header, Endpoint: p.PromptEndpoint(model)}
+	if a.Config.Purpose != Estimate {
+		target.Key, err = a.Key(p)
+	}
+	return Endpoint{p, target, a.pool.transport}, err
+}
+
+// ProviderOf returns the provider of a lane of an account; without a Name if it is unknown.
+func (a *Accounts) ProviderOf(account, lane string) provider.Provider {
+	if m := a.member(account); m.opened != nil {
+		return m.provider
+	}
+	p, _ := a.Of(lane)
 	return p
 }
 
@@ -215,61 +234,89 @@ func (a *Accounts) Scheduler(p provider.Provider) (*sluice.Scheduler, error) {
 // open opens the account of an upstream at p, unless another upstream has opened it.
 func (a *Accounts) open(up config.Upstream, p provider.Provider, key string) (*sluice.Scheduler, error) {
 	account, name := label(up), accountName(cmp.Or(up.BaseURL, p.BaseURL), key)
-	alone := true // the provider has no other account
 	for _, m := range a.members() {
 		switch {
 		case account == "":
 		case m.label == account:
 			return m.scheduler, nil
-		case m.name == name:
+		case m.cfg.Name == name:
 			return nil, fault.New(fault.Settings, fmt.Errorf("%s: %s and %s have the same address and key",
 				a.Settings.File.Name, m.title(), strings.TrimPrefix(account, "=")),
 				"set the same account in both upstreams, so that they share its limits")
 		}
 	}
-	for _, other := range a.Settings.File.Upstreams {
-		at, _ := a.Settings.Registry.Lookup(other.Provider)
-		alone = alone && (account == "" || label(other) == account || at.Name != p.Name)
-	}
-	s, err := a.openScheduler(name, p, account)
-	if err == nil && alone { // else an admin key does not say which account has the limits
-		a.publish(s, p, up.BaseURL)
-	}
-	return s, err
-}
-
-// openScheduler opens the account with a label at p.
-func (a *Accounts) openScheduler(name string, p provider.Provider, label string) (*sluice.Scheduler, error) {
-	a.pool.turn.Lock()
-	defer a.pool.turn.Unlock()
 	c := a.Config.Scheduler
-	c.Name, c.MaxThrottles = name, a.maxThrottles()
-	if err := a.applyLimits(&c, p, label); err != nil {
-		return nil, err
-	}
-	c.Charge, c.CountsCached = p.Charge, p.CountsCached
+	c.Name, c.MaxThrottles, c.Charge, c.CountsCached = name, a.MaxThrottles(), p.Charge, p.CountsCached
 	if stated := a.Settings.File.Charge; stated != nil {
 		c.Charge = *stated
 	}
 	if !a.dry() && p.Name != "sim" {
 		c.StateDir = StateDir()
 	}
-	one, err := a.pool.take(c, a.members())
+	s, err := a.openMember(c, member{provider: p, label: account, models: a.Settings.modelsOf(account)})
+	if err != nil || slices.ContainsFunc(a.Settings.Upstreams, func(other config.Upstream) bool {
+		return other.Provider == p.Name && label(other) != account // an admin key does not say which account has the limits
+	}) {
+		return s, err
+	}
+	a.publish(s, p, up.BaseURL)
+	return s, nil
+}
+
+// openMember opens the account m, and applies its limits.
+func (a *Accounts) openMember(c sluice.Config, m member) (*sluice.Scheduler, error) {
+	a.pool.turn.Lock()
+	defer a.pool.turn.Unlock()
+	err := a.ApplyLimits(&c, m.provider, m.label)
 	if err != nil {
-		return nil, stateError(err, c.StateDir)
+		return nil, err
+	}
+	m.opened, err = a.pool.take(c, a.members())
+	switch {
+	case err != nil && c.StateDir == "":
+		return nil, err
+	case err != nil:
+		return nil, fault.New(fault.File, err,
+			"set XDG_STATE_HOME to a directory that you can write to, because learned limits are kept in %s", c.StateDir)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.opened = append(a.opened, member{one, p, label, a.Settings.modelsOf(label)})
-	return one.scheduler, nil
+	a.opened = append(a.opened, m)
+	return m.scheduler, nil
 }
 
-// maxThrottles returns the setting as a sluice.Config takes it.
-func (a *Accounts) maxThrottles() int {
-	if a.Config.Purpose == Work {
-		return 0
+// OpenCommands opens the account of all processes of a command, and returns its Scheduler and their lane. Processes of an agent on this
+// host have one account, and other processes have one for each run. If agent is nil, it is recognized from the name of the program.
+func (a *Accounts) OpenCommands(words []string, agent *agents.CLI) (s *sluice.Scheduler, lane string, err error) {
+	c, lane := a.Config.Scheduler, filepath.Base(words[0])
+	c.Name, c.MaxThrottles = "exec", math.MaxInt32
+	if agent == nil {
+		agent = agents.Recognise(words[0])
 	}
-	return a.Settings.MaxThrottles()
+	if agent != nil { // the limits of another program are unknown, and kept only in the directory of its run
+		path, err := command.Find(words)
+		if err != nil {
+			path = words[0]
+		}
+		if whole, err := filepath.Abs(path); err == nil {
+			path = whole
+		}
+		c.Name, c.StateDir, lane = "exec "+path, StateDir(), agent.Name()
+	}
+	s, err = a.openMember(c, member{})
+	return s, lane, err
+}
+
+// MaxThrottles returns the setting as a sluice.Config takes it: zero is the default, and a negative number is none.
+func (a *Accounts) MaxThrottles() int {
+	switch stated := a.Settings.File.MaxThrottles; {
+	case stated == nil || a.Config.Purpose == Work:
+		return 0
+	case *stated == 0:
+		return -1
+	default:
+		return *stated
+	}
 }
 
 // members returns the open accounts.
@@ -282,7 +329,7 @@ func (a *Accounts) members() []member {
 // member returns the open account of a Scheduler; the zero member if there is none of that name.
 func (a *Accounts) member(name string) member {
 	for _, m := range a.members() {
-		if m.name == name {
+		if m.cfg.Name == name {
 			return m
 		}
 	}
@@ -290,22 +337,47 @@ func (a *Accounts) member(name string) member {
 }
 
 // ApplyLimits sets the limits of c for an account at p as they are now. label is the one of an account of upstreams; "" if there are none.
+// Flags take precedence over the files, and the files over the tier, for each limit by itself. An account of upstreams with its own limits
+// has no others.
 func (a *Accounts) ApplyLimits(c *sluice.Config, p provider.Provider, label string) error {
-	a.pool.turn.Lock()
-	defer a.pool.turn.Unlock()
-	return a.applyLimits(c, p, label)
-}
-
-// applyLimits is ApplyLimits for callers with the turn.
-func (a *Accounts) applyLimits(c *sluice.Config, p provider.Provider, label string) error {
+	s, flags := cmp.Or(a.current.Load(), a.Settings), a.Config.Limits
+	if a.Config.Purpose == Start { // no other limits apply to commands
+		ceilings, _ := cmp.Or(s.File.Limits, &config.Limits{}).Split()
+		c.Limits = Over(flags, sluice.Limits{RPM: ceilings.RPM, Concurrency: ceilings.Concurrency})
+		return nil
+	}
 	if label == "" {
 		if err := a.checkAddress(p); err != nil {
 			return err
 		}
 	}
-	err := a.current.Apply(c, p, label, a.Config.Model, a.Config.Limits)
+	written, own := s.LimitsFor(p, label, a.Config.Model)
+	var tier sluice.Limits
+	if !own {
+		var err error
+		if tier, err = s.tierLimits(p, a.Config.Model); err != nil {
+			return err
+		}
+		if written != nil {
+			s.used.Store(true)
+		}
+	}
+	written = cmp.Or(written, &config.Limits{})
+	ceilings, beliefs := written.Split()
+	c.Limits, c.Start = Over(flags, ceilings), Over(beliefs, tier)
+	for d, start := range c.Start.All() {
+		if c.Limits.In(d).N != 0 {
+			*start = 0
+		}
+	}
+	if c.Limits.Burst != 0 {
+		c.Start.Burst = 0
+	}
+	if c.Account = c.Limits; written.Model != "" {
+		c.Account = flags // limits of one model are not limits of all models together
+	}
 	a.bound(c)
-	return err
+	return nil
 }
 
 // Fill sets the fields of a batch.Config that say where requests go.
@@ -313,20 +385,12 @@ func (a *Accounts) Fill(cfg *batch.Config) {
 	cfg.Provider, cfg.Registry, cfg.BaseURL = a.Provider, a.Settings.Registry, a.Config.BaseURL
 	cfg.Key, cfg.Scheduler, cfg.Price = a.Key, a.Scheduler, a.Price
 	cfg.Upstreams, cfg.Transport, cfg.ExtraHeader, cfg.Workers = a.upstreams, a.pool.transport, a.Header, a.Room
-	cfg.Model = cmp.Or(cfg.Model, a.limitsModel())
-}
-
-// limitsModel returns the model of the limits in the settings; "" if they are for all models or another provider.
-func (a *Accounts) limitsModel() string {
-	l := a.Settings.File.Limits
-	if l == nil {
-		return ""
+	if l := a.Settings.File.Limits; l != nil && cfg.Model == "" {
+		owner, ok := a.Settings.Registry.Lookup(l.Provider)
+		if !ok || a.Provider.Name == "" || owner.Name == a.Provider.Name {
+			cfg.Model = l.Model
+		}
 	}
-	owner, ok := a.Settings.Registry.Lookup(l.Provider)
-	if ok && a.Provider.Name != "" && owner.Name != a.Provider.Name {
-		return ""
-	}
-	return l.Model
 }
 
 // Snapshot returns the state of all open accounts.
@@ -334,13 +398,41 @@ func (a *Accounts) Snapshot() (all sluice.Snapshot) {
 	for _, m := range a.members() {
 		snap := m.scheduler.Snapshot()
 		for k := range snap.Lanes {
-			snap.Lanes[k].Lane = a.LaneLabel(m.name, snap.Lanes[k].Lane)
+			snap.Lanes[k].Lane = a.LaneLabel(m.cfg.Name, snap.Lanes[k].Lane)
 		}
 		all.At = snap.At
 		all.Lanes = append(all.Lanes, snap.Lanes...)
 		all.Retrying += snap.Retrying
 	}
 	return all
+}
+
+// lanesAge is the maximum age of the states that Lanes returns, because a snapshot for each request is too expensive.
+const lanesAge = 250 * time.Millisecond
+
+// Lanes returns a function that returns the present state of a model's lane, for concurrent use. With upstreams, which any request can
+// use, all lanes are one lane without pauses.
+func (a *Accounts) Lanes() func(model string) limits.LaneSnapshot {
+	var mu sync.Mutex
+	var at time.Time
+	var all map[string]limits.LaneSnapshot
+	return func(model string) limits.LaneSnapshot {
+		mu.Lock()
+		defer mu.Unlock()
+		if now := time.Now(); now.Sub(at) >= lanesAge {
+			at, all = now, make(map[string]limits.LaneSnapshot)
+			for _, lane := range a.Snapshot().Lanes {
+				if a.upstreams != nil {
+					lane = limits.LaneSnapshot{InFlight: all[""].InFlight + lane.InFlight}
+				}
+				all[lane.Lane] = lane
+			}
+		}
+		if a.upstreams != nil {
+			model = ""
+		}
+		return all[model]
+	}
 }
 
 // Close gives back the accounts, and closes those that no other Accounts use.
@@ -373,12 +465,4 @@ func StateDir() string {
 		return ""
 	}
 	return filepath.Join(home, ".local", "state", "sluice")
-}
-
-// stateError adds a hint to the error of a Scheduler that keeps its limits in a directory, unless dir is "".
-func stateError(err error, dir string) error {
-	if dir == "" {
-		return err
-	}
-	return fault.New(fault.File, err, "set XDG_STATE_HOME to a directory that you can write to, because learned limits are kept in %s", dir)
 }

@@ -19,7 +19,7 @@ func write(t *testing.T, path, text string, purpose account.Purpose) account.Con
 		t.Fatal(err)
 	}
 	return account.Config{
-		Sources: account.Sources{Files: []string{path}}, Purpose: purpose,
+		Sources: account.Sources{path}, Purpose: purpose,
 		Hide: func(string) {}, Warn: func(text string) { t.Errorf("warning: %s", text) },
 	}
 }

@@ -32,20 +32,6 @@ type KeySource struct {
 	Flag string // flag that sets File, for hints; "" if the command has none
 }
 
-// inDotEnv returns the first of the variables that DotEnv sets; "" is none.
-func inDotEnv(names []string) string {
-	if !HasDotEnv() {
-		return ""
-	}
-	text, _ := regular.Read(DotEnv, 1)
-	for _, name := range names {
-		if keyIn(string(text), name) != "" {
-			return name
-		}
-	}
-	return ""
-}
-
 // unset says that a variable has no value.
 func (k *KeySource) unset(name string) string {
 	where := "in the environment"
@@ -95,7 +81,7 @@ func (a *Accounts) Key(p provider.Provider) (string, error) {
 	if key, known := a.found.Load(p.Name); known {
 		return key.(provider.Key).Value, nil
 	}
-	var flags config.Upstream
+	flags := config.Upstream{BaseURL: a.Config.BaseURL}
 	if env := a.Config.Keys.Env; env != "" && p.Auth.Header != "" {
 		flags.KeyEnv = config.Names{env}
 	}
@@ -104,7 +90,6 @@ func (a *Accounts) Key(p provider.Provider) (string, error) {
 		return "", err
 	}
 	key := append(keys, provider.Key{})[0]
-	a.warnUnencrypted(p, a.Config.BaseURL, key.Value)
 	a.found.Store(p.Name, key)
 	return key.Value, nil
 }
@@ -117,10 +102,9 @@ func (a *Accounts) KeyFrom(name string) string {
 }
 
 // warnUnencrypted warns of a key that others on the network can read.
-func (a *Accounts) warnUnencrypted(p provider.Provider, base, key string) {
-	address := cmp.Or(base, p.BaseURL)
+func (a *Accounts) warnUnencrypted(p provider.Provider, address string) {
 	u, err := url.Parse(address)
-	if key == "" || a.Config.Purpose == Submit || p.Name == "sim" || err != nil || u.Scheme != "http" || u.Hostname() == "localhost" {
+	if a.Config.Purpose == Submit || p.Name == "sim" || err != nil || u.Scheme != "http" || u.Hostname() == "localhost" {
 		return
 	}
 	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.Unmap().IsLoopback() {
@@ -131,14 +115,17 @@ func (a *Accounts) warnUnencrypted(p provider.Provider, base, key string) {
 
 // keysOf returns the keys of an upstream at p. An upstream without a name is the one of flags.
 func (a *Accounts) keysOf(up config.Upstream, p provider.Provider) (all []provider.Key, err error) {
-	if up.KeyFile != "" {
-		key, err := a.keyFile(up)
-		return []provider.Key{key}, err
-	}
 	wanted, required := []config.Names{p.KeyEnv}, len(p.KeyEnv) > 0 && !p.KeyOptional
-	if up.KeyEnv != nil {
+	switch {
+	case up.KeyFile != "":
+		key, err := a.keyFile(up)
+		if err != nil {
+			return nil, err
+		}
+		wanted, all = nil, append(all, key)
+	case up.KeyEnv != nil:
 		wanted, required = slices.Collect(slices.Chunk(up.KeyEnv, 1)), true
-	} else if p.Auth.Header == "" {
+	case p.Auth.Header == "":
 		return nil, nil
 	}
 	for _, names := range wanted {
@@ -152,6 +139,9 @@ func (a *Accounts) keysOf(up config.Upstream, p provider.Provider) (all []provid
 			return nil, a.missing(up, p, names)
 		}
 	}
+	if len(all) > 0 {
+		a.warnUnencrypted(p, cmp.Or(up.BaseURL, p.BaseURL))
+	}
 	return all, nil
 }
 
@@ -159,21 +149,23 @@ func (a *Accounts) keysOf(up config.Upstream, p provider.Provider) (all []provid
 func (a *Accounts) missing(up config.Upstream, p provider.Provider, names []string) error {
 	name, source := names[0], &a.Config.Keys
 	if up.Name != "" {
-		err := a.at(up, "key_env", fmt.Errorf("no key for upstream %s: %s", up.Name, source.unset(name)))
-		if a.implied { // flags or the environment define the upstream
+		err := a.At(up.Name, "key_env", fmt.Errorf("no key for upstream %s: %s", up.Name, source.unset(name)))
+		if !a.Listed() { // flags or the environment define the upstream
 			return fault.New(fault.Key, err, "export %s=..., name another variable with --key-env, or try --provider sim, which needs no key", name)
 		}
 		return fault.New(fault.Key, err, "export %s=..., or remove that upstream from the file", name)
 	}
 	err := fmt.Errorf("no key for %s: %s", p.Name, source.unset(name))
-	switch found := inDotEnv(names); {
+	dotEnv := KeySource{File: DotEnv}
+	found := slices.IndexFunc(names, func(name string) bool { value, _ := dotEnv.lookup(name); return value != "" })
+	switch {
 	case !provider.IsVariable(name): // it may be a key
 		return fault.New(fault.Key, fmt.Errorf("no key for %s: %s", p.Name, source.unset("the variable of --key-env")),
 			"set --key-env to the name of a variable, such as MY_API_KEY, not to a key")
 	case source.Flag == "":
 		return fault.New(fault.Key, err, "export %s=..., or try --provider sim, which needs no key", name)
-	case source.File == "" && found != "":
-		return fault.New(fault.Key, err, "pass %s %s, which sets %s", source.Flag, DotEnv, found)
+	case source.File == "" && found >= 0:
+		return fault.New(fault.Key, err, "pass %s %s, which sets %s", source.Flag, DotEnv, names[found])
 	}
 	return fault.New(fault.Key, err, "export %s=..., read it from a file with %s %s, or try --provider sim, which needs no key",
 		name, source.Flag, DotEnv)
@@ -185,7 +177,7 @@ func (a *Accounts) keyFile(up config.Upstream) (provider.Key, error) {
 	a.Settings.Files.Note(path)
 	text, err := regular.Read(path, 1)
 	if err != nil {
-		return provider.Key{}, fault.New(fault.Key, a.at(up, "key_file", err),
+		return provider.Key{}, fault.New(fault.Key, a.At(up.Name, "key_file", err),
 			"set key_file to a file that contains only the key of upstream %s", up.Name)
 	}
 	key := strings.TrimSpace(strings.TrimPrefix(string(text), "\ufeff"))
@@ -193,7 +185,7 @@ func (a *Accounts) keyFile(up config.Upstream) (provider.Key, error) {
 		err = fmt.Errorf("%s is empty", path)
 	}
 	if err != nil {
-		return provider.Key{}, fault.New(fault.Key, a.at(up, "key_file", err), "write only the key into the file, without NAME= and quotes")
+		return provider.Key{}, fault.New(fault.Key, a.At(up.Name, "key_file", err), "write only the key into the file, without NAME= and quotes")
 	}
 	if info, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 		a.Settings.Warn("other users can read %[1]s: run chmod 600 %[1]s", path)

@@ -2,16 +2,20 @@ package account
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/sluice-llm/sluice"
-	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice/cluster"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
+	"github.com/sluice-llm/sluice/internal/version"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -31,7 +35,6 @@ type pool struct {
 type opened struct {
 	scheduler *sluice.Scheduler
 	end       func() error
-	name      string
 	cfg       sluice.Config // with the limits that apply now
 	users     int           // Accounts that took it and did not give it back
 }
@@ -41,7 +44,7 @@ type opened struct {
 func (p *pool) take(c sluice.Config, has []member) (*opened, error) {
 	for _, one := range p.open {
 		mine := slices.ContainsFunc(has, func(m member) bool { return m.opened == one })
-		if one.name == c.Name && one.cfg.Charge == c.Charge && one.cfg.CountsCached == c.CountsCached && !mine {
+		if one.cfg.Name == c.Name && one.cfg.Charge == c.Charge && one.cfg.CountsCached == c.CountsCached && !mine {
 			if err := one.fit(&c); err != nil {
 				return nil, err
 			}
@@ -53,7 +56,7 @@ func (p *pool) take(c sluice.Config, has []member) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := &opened{scheduler, end, c.Name, c, 1}
+	one := &opened{scheduler, end, c, 1}
 	p.open = append(p.open, one)
 	return one, nil
 }
@@ -82,15 +85,15 @@ func (o *opened) fit(c *sluice.Config) error {
 }
 
 // set sets the limits of an open account.
-func (o *opened) set(c *sluice.Config) (Change, error) {
-	change := Change{Before: o.cfg.Limits, After: c.Limits, begun: o.cfg.Start != c.Start}
+func (o *opened) set(c *sluice.Config) (change, error) {
+	made := change{before: o.cfg.Limits, after: c.Limits, begun: o.cfg.Start != c.Start}
 	if c.Limits != o.cfg.Limits || c.Account != o.cfg.Account {
 		if err := o.scheduler.SetLimits(c.Limits, c.Account); err != nil && !errors.Is(err, sluice.ErrClosed) {
-			return Change{}, err
+			return change{}, err
 		}
 	}
 	o.cfg.Limits, o.cfg.Account, o.cfg.Start = c.Limits, c.Account, c.Start
-	return change, nil
+	return made, nil
 }
 
 // member is an open account as one of several Accounts sees it.
@@ -104,18 +107,6 @@ type member struct {
 // title returns the name of the account for people.
 func (m *member) title() string { return cmp.Or(strings.TrimPrefix(m.label, "="), m.provider.Name) }
 
-// reread reads the files again. It returns a line if they differ in more than their limits.
-func (s *Settings) reread() (next *Settings, lines []string, err error) {
-	next = &Settings{Registry: s.Registry, Tier: s.Tier}
-	if next.File, err = config.Load(s.paths...); err != nil {
-		return nil, nil, err
-	}
-	if next.File.DiffersFrom(s.File) {
-		lines = append(lines, next.File.Name+": only its limits are re-read; other changes apply from the next start")
-	}
-	return next, lines, nil
-}
-
 // Reread reads the settings again, and applies their limits as a new run would. It returns lines that say what changed. After an error,
 // nothing has changed.
 func (a *Accounts) Reread() (lines []string, err error) {
@@ -127,14 +118,14 @@ func (a *Accounts) Reread() (lines []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(changes) == 0 {
-		lines = append(lines, Change{}.Lines()...)
+	switch len(changes) {
+	case 0:
+		changes = []change{{}}
+	case 1:
+		changes[0].account = ""
 	}
 	for _, c := range changes {
-		if len(changes) == 1 {
-			c.account = ""
-		}
-		lines = append(lines, c.Lines()...)
+		lines = append(lines, c.lines()...)
 	}
 	return lines, nil
 }
@@ -143,52 +134,50 @@ func (a *Accounts) Reread() (lines []string, err error) {
 func (a *Accounts) Settle() (lines []string, err error) {
 	changes, err := a.settle(a.Settings)
 	for _, c := range changes {
-		if c.Before != c.After {
-			lines = append(lines, c.Lines()...)
+		if c.before != c.after {
+			lines = append(lines, c.lines()...)
 		}
 	}
 	return lines, err
 }
 
 // settle applies limits of settings to all open accounts, or to none if one of the limits is wrong.
-func (a *Accounts) settle(s *Settings) (changes []Change, err error) {
+func (a *Accounts) settle(s *Settings) (changes []change, err error) {
 	a.pool.turn.Lock()
 	defer a.pool.turn.Unlock()
-	before, members := a.current, a.members()
+	before, members := a.current.Swap(s), a.members()
 	next := make([]sluice.Config, len(members))
-	a.current = s
 	for i, m := range members {
-		if err := errors.Join(a.applyLimits(&next[i], m.provider, m.label), m.fit(&next[i])); err != nil {
-			a.current = before
+		if err := errors.Join(a.ApplyLimits(&next[i], m.provider, m.label), m.fit(&next[i])); err != nil {
+			a.current.Store(before)
 			return nil, err
 		}
 	}
 	for i, m := range members {
-		change, failed := m.set(&next[i])
+		made, failed := m.set(&next[i])
 		if err = errors.Join(err, failed); failed == nil {
-			change.account = m.title()
-			changes = append(changes, change)
+			made.account = m.title()
+			changes = append(changes, made)
 		}
 	}
 	return changes, err
 }
 
-// Change is a change of the configured limits of an account.
-type Change struct {
-	Before, After sluice.Limits
-
-	account string // "" if there is only one
-	begun   bool   // limits that are only used at the start differ, too
+// change is a change of the configured limits of an account.
+type change struct {
+	account       string // "" if there is only one
+	before, after sluice.Limits
+	begun         bool // limits that are only used at the start differ, too
 }
 
-// Lines says what changed.
-func (c Change) Lines() (lines []string) {
+// lines writes the change for people.
+func (c *change) lines() (lines []string) {
 	begin := "limits re-read"
 	if c.account != "" {
 		begin += " (" + c.account + ")"
 	}
-	for d := range c.After.All() {
-		if before, after := c.Before.In(d), c.After.In(d); before != after {
+	for d := range c.after.All() {
+		if before, after := c.before.In(d), c.after.In(d); before != after {
 			lines = append(lines, fmt.Sprintf("%s: %s %s -> %s", begin, d, ceiling(before, d), ceiling(after, d)))
 		}
 	}
@@ -210,4 +199,79 @@ func ceiling(limit limits.Window, d limits.Dimension) string {
 		return limit.String()
 	}
 	return prose.Group(limit.N)
+}
+
+// Shared is a Redis server by which processes share limits.
+type Shared struct {
+	*cluster.Cluster
+
+	// Fallback is the part of each limit that all processes together use while Redis does not respond; 0 stops the requests.
+	Fallback float64
+
+	from string // flag or field of its URL
+}
+
+// OpenShared connects to the Redis server at cfg.URL. from is the flag or field of the URL, for errors. Passwords come from the
+// environment, and are hidden.
+func OpenShared(ctx context.Context, cfg cluster.Config, from string, hide func(secret string)) (*Shared, error) {
+	cfg.Version = version.Read().Version
+	cfg.Password, cfg.SentinelPassword = os.Getenv(cluster.PasswordVariable), os.Getenv(cluster.SentinelPasswordVariable)
+	for _, secret := range []string{cfg.Password, cfg.SentinelPassword, cluster.Password(cfg.URL)} {
+		hide(secret)
+	}
+	c, err := cluster.Open(ctx, cfg)
+	if err != nil {
+		return nil, RedisError(err, from)
+	}
+	return &Shared{Cluster: c, from: from}, nil
+}
+
+// RedisError adds the flag or field of the URL to an error of Redis.
+func RedisError(err error, from string) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", from, err)
+}
+
+// scheduler returns a Scheduler, which shares its limits unless sh is nil, and the function that closes it.
+func (sh *Shared) scheduler(c sluice.Config) (*sluice.Scheduler, func() error, error) {
+	if sh == nil {
+		s, err := sluice.New(c)
+		return s, s.Close, err
+	}
+	ledger := sh.Ledger(c.Name, cluster.LedgerConfig{Fallback: sh.Fallback})
+	if err := sh.check(ledger); err != nil {
+		return nil, nil, errors.Join(err, ledger.Close())
+	}
+	c.Ledger = ledger
+	s, err := sluice.New(c)
+	if err != nil {
+		return nil, nil, errors.Join(err, ledger.Close())
+	}
+	leave := sh.Join(c.Name)
+	return s, func() error {
+		defer leave()
+		return errors.Join(s.Close(), ledger.Close()) // the Scheduler sends its last changes through the ledger
+	}, nil
+}
+
+// check refuses an account with keys in Redis of another version, or of another program. If Redis does not respond, it refuses nothing.
+func (sh *Shared) check(l *cluster.Ledger) error {
+	err := l.Check(context.Background())
+	switch {
+	case fault.Is[*cluster.Error](err):
+		return RedisError(err, sh.from)
+	case err == nil || errors.Unwrap(err) != nil: // of the network
+		return err
+	}
+	return fault.New(fault.Job, err, "use the same version of Sluice for all programs at this Redis, or another database")
+}
+
+// Close disconnects. Close all Accounts before.
+func (sh *Shared) Close() error {
+	if sh == nil {
+		return nil
+	}
+	return sh.Cluster.Close()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -22,14 +21,10 @@ const (
 var ErrNoAdminKey = errors.New("no admin key")
 
 // LimitsReader reads the limits that a provider publishes for one account.
-type LimitsReader struct {
-	api       provider.LimitsAPI
-	key, part string
-	base      http.RoundTripper
-}
+type LimitsReader func(context.Context) (*provider.AccountLimits, error)
 
-// NewLimitsReader returns a reader of the limits of the account at p and baseURL. hide hides the admin key from all that is printed.
-func NewLimitsReader(p provider.Provider, baseURL string, from KeySource, hide func(secret string)) (*LimitsReader, error) {
+// NewLimitsReader returns the reader of the limits of the account at p and baseURL. hide hides the admin key from all that is printed.
+func NewLimitsReader(p provider.Provider, baseURL string, from KeySource, hide func(secret string)) (LimitsReader, error) {
 	api, err := provider.LimitsAPIOf(p, baseURL)
 	if err != nil {
 		return nil, err
@@ -45,27 +40,25 @@ func NewLimitsReader(p provider.Provider, baseURL string, from KeySource, hide f
 	if err != nil {
 		return nil, err
 	}
-	// Model requests may use all connections of their transport.
-	return &LimitsReader{api, key.Value, part, provider.NewBase(connections)}, nil
-}
-
-// Read reads the limits once.
-func (r *LimitsReader) Read(ctx context.Context) (*provider.AccountLimits, error) {
-	ctx, cancel := context.WithTimeout(ctx, readWithin)
-	defer cancel()
-	found, err := r.api.Read(ctx, r.base, r.key, r.part)
-	if failed, ok := errors.AsType[*sluice.CallError](err); ok && (failed.Kind == sluice.Auth || failed.Kind == sluice.Rejected) {
-		err = fmt.Errorf("%w (the key in %s must be an admin key that may read limits)", err, r.api.KeyEnv)
-	}
-	return found, err
+	base := provider.NewBase(connections) // model requests may use all connections of their transport
+	return func(ctx context.Context) (*provider.AccountLimits, error) {
+		ctx, cancel := context.WithTimeout(ctx, readWithin)
+		defer cancel()
+		defer base.CloseIdleConnections()
+		found, err := api.Read(ctx, base, key.Value, part)
+		if failed, ok := errors.AsType[*sluice.CallError](err); ok && (failed.Kind == sluice.Auth || failed.Kind == sluice.Rejected) {
+			err = fmt.Errorf("%w (the key in %s must be an admin key that may read limits)", err, api.KeyEnv)
+		}
+		return found, err
+	}, nil
 }
 
 // follow sets the published limits of a Scheduler: now, and every 10 minutes until end is called. It warns once if it cannot.
-func (r *LimitsReader) follow(s *sluice.Scheduler, warn func(error)) (end func()) {
+func (read LimitsReader) follow(s *sluice.Scheduler, warn func(error)) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	warned := false
 	update := func() {
-		found, err := r.Read(ctx)
+		found, err := read(ctx)
 		if err == nil {
 			err = s.SetPublished(found.ByModel())
 		}
@@ -84,9 +77,6 @@ func (r *LimitsReader) follow(s *sluice.Scheduler, warn func(error)) (end func()
 	return func() {
 		cancel()
 		wg.Wait()
-		if t, ok := r.base.(interface{ CloseIdleConnections() }); ok {
-			t.CloseIdleConnections()
-		}
 	}
 }
 
@@ -101,10 +91,10 @@ func (a *Accounts) publish(s *sluice.Scheduler, p provider.Provider, baseURL str
 		return
 	}
 	warn := func(err error) { a.Config.Warn(Unpublished(p, err)) }
-	reader, err := NewLimitsReader(p, baseURL, a.Config.Keys, a.Config.Hide)
+	read, err := NewLimitsReader(p, baseURL, a.Config.Keys, a.Config.Hide)
 	switch {
 	case err == nil:
-		end := reader.follow(s, warn)
+		end := read.follow(s, warn)
 		a.mu.Lock()
 		a.followers = append(a.followers, end)
 		a.mu.Unlock()

@@ -3,6 +3,7 @@ package account
 // When limits are read again cannot be seen from outside within a test's time: this test is in the package.
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -41,7 +42,7 @@ func TestPublishedLimitsAreReadEveryTenMinutes(t *testing.T) {
 		}
 		var mu sync.Mutex
 		start, reads, status, rpm := time.Now(), 0, 200, 600
-		p := &LimitsReader{api: api, key: "k", base: respond(func() (int, string) {
+		base := respond(func() (int, string) {
 			mu.Lock()
 			defer mu.Unlock()
 			if reads++; time.Since(start)%(10*time.Minute) > time.Second {
@@ -49,9 +50,10 @@ func TestPublishedLimitsAreReadEveryTenMinutes(t *testing.T) {
 			}
 			const group = `{"group_type":"model_group","models":["m"],"limits":[{"type":"requests_per_minute","value":%d}]}`
 			return status, fmt.Sprintf(`{"data":[`+group+`]}`, rpm)
-		})}
+		})
+		read := LimitsReader(func(ctx context.Context) (*provider.AccountLimits, error) { return api.Read(ctx, base, "k", "") })
 		var warnings []error
-		end := p.follow(s, func(err error) {
+		end := read.follow(s, func(err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			warnings = append(warnings, err)

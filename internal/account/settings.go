@@ -3,6 +3,7 @@ package account
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
+	"github.com/sluice-llm/sluice/internal/pricing"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/provider"
@@ -24,29 +26,26 @@ import (
 // ConfigVariable is the environment variable of the default settings file.
 const ConfigVariable = "SLUICE_CONFIG"
 
-// Sources are where settings come from.
-type Sources struct {
-	Files []string // of --config (default: the file that ConfigVariable names)
-	Tier  string   // account tier with the initial limits (default: the tier of the files)
-}
+// Sources are the settings files of --config (default: the file that ConfigVariable names).
+type Sources []string
 
 // Settings are the content of the settings files, as it concerns accounts.
 type Settings struct {
-	Registry *provider.Registry
-	File     config.File   // without a Name if there is no file
-	Tier     string        // "" is none
-	Files    signals.Files // as they were before they were read
+	Registry  *provider.Registry
+	File      config.File       // without a Name if there is no file
+	Upstreams []config.Upstream // those in use; nil before OpenUpstreams
+	Files     signals.Files     // as they were before they were read
 
 	paths []string    // of the files
-	used  atomic.Bool // Apply has used limits of the files
+	used  atomic.Bool // limits of the files are used
 
 	mu      sync.Mutex
 	remarks []remark
 }
 
 // Open reads the files.
-func (s *Sources) Open() (*Settings, error) {
-	names, from := s.Files, "--config"
+func (s Sources) Open() (*Settings, error) {
+	names, from := s, "--config"
 	if name := os.Getenv(ConfigVariable); len(names) == 0 && name != "" {
 		names, from = []string{name}, "$"+ConfigVariable
 	}
@@ -64,28 +63,45 @@ func (s *Sources) Open() (*Settings, error) {
 	if from != "--config" {
 		all.Note(fmt.Sprintf("settings are read from %s, named by %s", file.Name, from))
 	}
-	all.File, all.Registry, all.Tier = file, file.Registry(), cmp.Or(s.Tier, file.Tier)
+	all.File, all.Registry = file, file.Registry()
 	return all, nil
+}
+
+// reread reads the files again. It returns a line if they differ in more than their limits.
+func (s *Settings) reread() (next *Settings, lines []string, err error) {
+	file, err := config.Load(s.paths...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if file.DiffersFrom(s.File) {
+		lines = append(lines, file.Name+": only its limits are re-read; other changes apply from the next start")
+	}
+	next = &Settings{Registry: s.Registry, File: file}
+	next.File.Tier = s.File.Tier
+	if s.Upstreams != nil {
+		next.Upstreams = file.Upstreams
+	}
+	return next, lines, nil
 }
 
 // remark is a text about settings for users.
 type remark struct {
-	text  string
 	level slog.Level
+	text  string
 }
 
 // Note adds a note for --verbose.
-func (s *Settings) Note(text string) { s.remark(remark{text, slog.LevelInfo}) }
+func (s *Settings) Note(text string) { s.remark(slog.LevelInfo, text) }
 
 // Warn adds a warning.
 func (s *Settings) Warn(format string, args ...any) {
-	s.remark(remark{fmt.Sprintf(format, args...), slog.LevelWarn})
+	s.remark(slog.LevelWarn, fmt.Sprintf(format, args...))
 }
 
-func (s *Settings) remark(r remark) {
+func (s *Settings) remark(level slog.Level, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.Contains(s.remarks, r) {
+	if r := (remark{level, text}); !slices.Contains(s.remarks, r) {
 		s.remarks = append(s.remarks, r)
 	}
 }
@@ -108,48 +124,14 @@ func (s *Settings) Beside(field, path string) string {
 	return filepath.Join(filepath.Dir(s.File.NameOf(field)), path)
 }
 
-// MaxThrottles returns the setting as a sluice.Config takes it: zero is the default, and a negative number is none.
-func (s *Settings) MaxThrottles() int {
-	switch stated := s.File.MaxThrottles; {
-	case stated == nil:
-		return 0
-	case *stated == 0:
-		return -1
-	default:
-		return *stated
+// tierLimits returns the limits of the tier in the files; none without a tier.
+func (s *Settings) tierLimits(p provider.Provider, model string) (l sluice.Limits, err error) {
+	if s.File.Tier == "" {
+		return l, nil
 	}
-}
-
-// Apply sets the limits of c for an account at p. Flags take precedence over the files, and the files over the tier, for each limit by
-// itself. An account of upstreams with its own limits has no others. model is the one of --model; "" if items name theirs.
-func (s *Settings) Apply(c *sluice.Config, p provider.Provider, account, model string, flags sluice.Limits) (err error) {
-	var tier provider.Tier
-	written, own := s.LimitsFor(p, account, model)
-	if s.Tier != "" && !own {
-		if tier, err = s.published(p, model); err != nil {
-			return err
-		}
-	}
-	switch {
-	case written == nil:
-		written = &config.Limits{}
-	case !own:
-		s.used.Store(true)
-	}
-	ceilings, beliefs := written.Split()
-	c.Limits = Over(flags, ceilings)
-	c.Start = Without(Over(beliefs, tier.Limits), c.Limits)
-	if c.Account = c.Limits; written.Model != "" {
-		c.Account = flags // limits of one model are not limits of all models together
-	}
-	return nil
-}
-
-// published returns the limits of the tier.
-func (s *Settings) published(p provider.Provider, model string) (provider.Tier, error) {
-	tier, err := s.Registry.Find(p.Name, s.Tier, model)
+	tier, err := s.Registry.Find(p.Name, s.File.Tier, model)
 	if err != nil {
-		return tier, fault.New(fault.Limits, fmt.Errorf("tier: %w", err),
+		return l, fault.New(fault.Limits, fmt.Errorf("tier: %w", err),
 			"use a published tier of the model, or set limits with --rpm and --tpm")
 	}
 	note := fmt.Sprintf("starts with the limits of tier %s of %s: %s (%s, %s)",
@@ -159,13 +141,13 @@ func (s *Settings) published(p provider.Provider, model string) (provider.Tier, 
 	} else {
 		s.Note(note)
 	}
-	return tier, nil
+	return tier.Limits, nil
 }
 
 // LimitsFor returns the limits of the files for a model at p; nil if there are none. If account is the label of an account of upstreams
 // that has its own limits, it returns these.
 func (s *Settings) LimitsFor(p provider.Provider, account, model string) (l *config.Limits, own bool) {
-	for _, up := range s.File.Upstreams {
+	for _, up := range s.Upstreams {
 		if label(up) == account && up.Limits != nil {
 			l, own = up.Limits, true
 		}
@@ -224,15 +206,74 @@ func Over(above, below sluice.Limits) sluice.Limits {
 	return above
 }
 
-// Without returns the limits of quantities that others do not limit.
-func Without(limits, others sluice.Limits) sluice.Limits {
-	for d, limit := range limits.All() {
-		if others.In(d).N != 0 {
-			*limit = 0
+// Price returns the price of a model at p; nil if it is unknown. It warns once of a price without a source. It is safe for concurrent use.
+func (a *Accounts) Price(p provider.Provider, model string) *provider.Price {
+	return a.price(nil, p, model)
+}
+
+// price is Price with the rate of an upstream, over which the rate of the Config takes precedence.
+func (a *Accounts) price(rate *pricing.Rate, p provider.Provider, model string) *provider.Price {
+	price, doubt := a.Settings.Price(cmp.Or(a.Config.Rate, rate), p, model)
+	if doubt != "" {
+		if _, known := a.warned.LoadOrStore(doubt, true); !known {
+			a.Config.Warn(doubt)
 		}
 	}
-	if others.Burst != 0 {
-		limits.Burst = 0
+	return price
+}
+
+// Price returns the price of a model at p; nil if it is unknown. rate takes precedence, then the row of the tier, the rows of the settings,
+// the published rows, and the table of models. doubt is a warning about a price without a source.
+func (s *Settings) Price(rate *pricing.Rate, p provider.Provider, model string) (price *provider.Price, doubt string) {
+	if rate == nil {
+		rate = s.rate(p.Name, model)
 	}
-	return limits
+	switch m, listed := pricing.Find(p.Name, model); {
+	case !listed && rate == nil:
+		return nil, ""
+	case !listed:
+		price = provider.FlatPrice(rate.Input, rate.Output)
+	case rate != nil: // the table relates the rates of caches and service tiers to the standard rate
+		price = m.Price().At(rate.Input, rate.Output)
+	default:
+		price = m.Price()
+		if m.Doubtful {
+			doubt = fmt.Sprintf("the price of %s at %s is doubtful: it has no source. Set it with --price IN/OUT or in the settings", model, p.Name)
+		}
+	}
+	return price.WithBatch(p.Batches.Price), doubt
+}
+
+// rate returns the rate of a model in the row of the tier. Without a tier, it returns the rate on which all rows of the settings agree, or
+// else all published rows. It is nil if there is none, or if the rows differ.
+func (s *Settings) rate(name, model string) *pricing.Rate {
+	if tier := s.File.Tier; tier != "" {
+		if row, err := s.Registry.Find(name, tier, model); err == nil && row.PriceIn != nil && row.PriceOut != nil {
+			return &pricing.Rate{Input: *row.PriceIn, Output: *row.PriceOut}
+		}
+	}
+	all, published := rates(s.Registry, name, model), rates(provider.Published(), name, model)
+	if own := slices.DeleteFunc(slices.Clone(all), func(r pricing.Rate) bool { return slices.Contains(published, r) }); len(own) > 0 {
+		all = own
+	}
+	if len(all) == 0 || slices.ContainsFunc(all, func(r pricing.Rate) bool { return r != all[0] }) {
+		return nil
+	}
+	return &all[0]
+}
+
+// rates returns the rates of the rows for a model.
+func rates(r *provider.Registry, name, model string) (all []pricing.Rate) {
+	for _, row := range r.Tiers(name) {
+		if row.Is(model) && row.PriceIn != nil && row.PriceOut != nil {
+			all = append(all, pricing.Rate{Input: *row.PriceIn, Output: *row.PriceOut})
+		}
+	}
+	return all
+}
+
+// MissingPrice returns the error about a maximum cost without prices.
+func MissingPrice() error {
+	return fault.New(fault.Price, errors.New("--max-cost needs the prices of the models, but some prices are unknown"),
+		"set the prices in USD per million tokens, for example --price 0.15/0.60")
 }

@@ -29,13 +29,17 @@ func TestEachLimitIsOfTheNearestThatStatesIt(t *testing.T) {
 		OTPM: &config.Limit{Value: 25, Source: limits.SourceMeasured},
 		TPD:  &config.Limit{Value: 30, Source: limits.SourceHeader},
 	}}
-	s := &account.Settings{Registry: provider.Published(), Tier: "tier1", File: config.File{Limits: written}}
+	s := &account.Settings{Registry: provider.Published(), File: config.File{Limits: written, Tier: "tier1"}}
 	p, _ := provider.Lookup("anthropic")
 	flags := sluice.Limits{ITPM: 1, Concurrency: 2, Burst: 3}
+	apply := func(c *sluice.Config, model string, flags sluice.Limits) error {
+		a := &account.Accounts{Config: account.Config{Model: model, Limits: flags}, Settings: s}
+		return a.ApplyLimits(c, p, "")
+	}
 	for _, model := range []string{"", "claude-sonnet-4-5"} { // of the file
 		var c sluice.Config
 		written.Model = model
-		if err := s.Apply(&c, p, "", "claude-sonnet-4-5-20250929", flags); err != nil {
+		if err := apply(&c, "claude-sonnet-4-5-20250929", flags); err != nil {
 			t.Fatal(err)
 		}
 		ceilings := sluice.Limits{RPM: 10, ITPM: 1, Concurrency: 2, Burst: 3}
@@ -53,9 +57,9 @@ func TestEachLimitIsOfTheNearestThatStatesIt(t *testing.T) {
 		}
 	}
 	written.Model = ""
-	s.Tier = "start"
+	s.File.Tier = "start"
 	var c sluice.Config
-	err := s.Apply(&c, p, "", "claude-sonnet-5", sluice.Limits{RPM: 3})
+	err := apply(&c, "claude-sonnet-5", sluice.Limits{RPM: 3})
 	if err != nil || c.Start != (sluice.Limits{ITPM: 20, OTPM: 25, TPD: 30}) {
 		t.Errorf("%+v, %v", c.Start, err)
 	}

@@ -27,16 +27,15 @@ func (a *Accounts) Upstreams() *provider.Upstreams { return a.upstreams }
 
 // Listed reports whether the settings have upstreams, and no flag names the provider in their place.
 func (a *Accounts) Listed() bool {
-	return len(a.Settings.File.Upstreams) > 0 && a.Config.Provider == "" && a.Config.BaseURL == "" && !a.implied
+	return len(a.Settings.File.Upstreams) > 0 && a.Config.Provider == "" && a.Config.BaseURL == ""
 }
 
-// imply replaces the upstreams of the settings by the provider of the Config, or else by each provider with a key in the environment.
-func (a *Accounts) imply() error {
-	var all []config.Upstream
+// implied returns the provider of the Config as an upstream, or else each provider with a key in the environment.
+func (a *Accounts) implied() (all []config.Upstream, err error) {
+	const compatible = "openai-compatible"
 	isSet := func(name string) bool { return os.Getenv(name) != "" }
 	if c := &a.Config; c.Provider != "" || c.BaseURL != "" {
-		name := cmp.Or(c.Provider, "openai-compatible")
-		all = []config.Upstream{{Name: name, Provider: name, BaseURL: c.BaseURL}}
+		all = []config.Upstream{{Name: cmp.Or(c.Provider, compatible), Provider: cmp.Or(a.Provider.Name, compatible), BaseURL: c.BaseURL}}
 		if c.Keys.Env != "" {
 			all[0].KeyEnv = config.Names{c.Keys.Env}
 		}
@@ -51,22 +50,19 @@ func (a *Accounts) imply() error {
 		}
 	}
 	if len(all) == 0 {
-		return fault.New(fault.Key, errors.New("no upstream is configured"),
+		return nil, fault.New(fault.Key, errors.New("no upstream is configured"),
 			"export a provider's key, such as OPENAI_API_KEY=..., set --config to a file with upstreams, or try --provider sim, which needs no key")
 	}
-	file := &a.Settings.File
-	*file = config.File{Name: file.Name, Limits: file.Limits, Upstreams: all} // without lines: the upstreams are in none
-	a.implied = true
-	return nil
+	return all, nil
 }
 
 // OpenUpstreams opens the upstreams of the settings. If there are none or a flag names the provider, a gateway gets upstreams from flags
 // and the environment, and other programs get none.
 func (a *Accounts) OpenUpstreams() (err error) {
-	c, file := &a.Config, &a.Settings.File
+	c, s, file := &a.Config, a.Settings, &a.Settings.File
 	switch serves := c.Purpose == Serve || c.Purpose == Check; {
 	case serves && !a.Listed():
-		if err := a.imply(); err != nil {
+		if s.Upstreams, err = a.implied(); err != nil {
 			return err
 		}
 	case serves && c.Model != "":
@@ -75,22 +71,18 @@ func (a *Accounts) OpenUpstreams() (err error) {
 	case len(file.Upstreams) == 0:
 		return nil
 	case !a.Listed():
-		a.Settings.Note(fmt.Sprintf("the upstreams of %s are ignored: a flag names the provider", file.Name))
+		s.Note(fmt.Sprintf("the upstreams of %s are ignored: a flag names the provider", file.Name))
 		return nil
 	case c.Keys.Env != "":
 		return fault.New(fault.Conflict, errors.New("--key-env does not apply to upstreams"),
 			"set key_env of each upstream, or set --provider")
+	default:
+		s.Upstreams = file.Upstreams
 	}
 	cfg := provider.UpstreamsConfig{
-		Registry: a.Settings.Registry, Excluded: a.Config.Excluded,
-		Attempts: a.Config.Scheduler.Attempts, MaxThrottles: a.maxThrottles(), Prefer: file.Prefer,
+		Registry: s.Registry, Excluded: c.Excluded, Attempts: c.Scheduler.Attempts, MaxThrottles: a.MaxThrottles(), Prefer: file.Prefer,
 	}
-	labels := make(map[string]bool)
-	for _, up := range file.Upstreams {
-		labels[label(up)] = true
-	}
-	a.accounts = len(labels)
-	for _, up := range file.Upstreams {
+	for _, up := range s.Upstreams {
 		made, err := a.openUpstream(up)
 		if err != nil {
 			return err
@@ -107,19 +99,17 @@ func (a *Accounts) OpenUpstreams() (err error) {
 func (a *Accounts) openUpstream(up config.Upstream) (made provider.Upstream, err error) {
 	p, _ := a.Settings.Registry.Lookup(up.Provider) // the file was checked
 	made = provider.Upstream{Name: up.Name, Provider: p, BaseURL: up.BaseURL, Account: up.Account, Models: up.Models}
-	made.Price = func(model string) *provider.Price {
-		if rate, err := pricing.ParseRate(up.Price); err == nil && a.Config.Rate == nil {
-			return priceAt(p, model, rate)
-		}
-		return a.Price(p, model)
+	var rate *pricing.Rate
+	if own, err := pricing.ParseRate(up.Price); err == nil {
+		rate = &own
 	}
+	made.Price = func(model string) *provider.Price { return a.price(rate, p, model) }
 	key := label(up)
 	if a.Config.Purpose != Estimate {
 		if made.Keys, err = a.keysOf(up, p); err != nil {
 			return made, err
 		}
 		key = append(made.Keys, provider.Key{})[0].Value
-		a.warnUnencrypted(p, up.BaseURL, key)
 	}
 	made.Scheduler, err = a.open(up, p, key)
 	return made, err
@@ -128,7 +118,7 @@ func (a *Accounts) openUpstream(up config.Upstream) (made provider.Upstream, err
 // modelsOf returns the models of an account of upstreams, as far as the settings or the registry name them.
 func (s *Settings) modelsOf(account string) map[string]bool {
 	all := make(map[string]bool)
-	for _, up := range s.File.Upstreams {
+	for _, up := range s.Upstreams {
 		if label(up) != account {
 			continue
 		}
@@ -145,17 +135,19 @@ func (s *Settings) modelsOf(account string) map[string]bool {
 	return all
 }
 
-// at returns err as an error about a field of an upstream.
-func (a *Accounts) at(up config.Upstream, field string, err error) error {
-	file := &a.Settings.File
-	i := slices.IndexFunc(file.Upstreams, func(other config.Upstream) bool { return other.Name == up.Name })
-	return file.At(fmt.Sprintf("upstreams[%d].%s", i, field), err)
+// At returns err as an error about a field of an upstream, in the settings file if that lists the upstream.
+func (a *Accounts) At(upstream, field string, err error) error {
+	if !a.Listed() {
+		return err
+	}
+	i := slices.IndexFunc(a.Settings.Upstreams, func(up config.Upstream) bool { return up.Name == upstream })
+	return a.Settings.File.At(fmt.Sprintf("upstreams[%d].%s", i, field), err)
 }
 
 // Label returns the label of the account of an open upstream; "" if there is none of that name.
 func (a *Accounts) Label(upstream string) string {
-	for _, up := range a.Settings.File.Upstreams {
-		if a.upstreams != nil && up.Name == upstream {
+	for _, up := range a.Settings.Upstreams {
+		if up.Name == upstream {
 			return label(up)
 		}
 	}

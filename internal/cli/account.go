@@ -41,7 +41,7 @@ func (f *accountFlags) headerFlag() flag {
 }
 
 func configFlag(f *account.Sources) flag {
-	return flag{name: "config", field: &f.Files, metavar: "FILE", help: "Read settings; repeatable (default: $" + account.ConfigVariable + ")"}
+	return flag{name: "config", field: (*[]string)(f), metavar: "FILE", help: "Read settings; repeatable (default: $" + account.ConfigVariable + ")"}
 }
 
 // config returns the Config. Warnings go to s, and secrets are hidden from it.

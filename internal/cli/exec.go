@@ -205,7 +205,7 @@ func (o *execOptions) explain(err error) *fault.Error {
 type execRun struct {
 	*session
 	o        *execOptions
-	commands *account.Commands
+	commands *sluice.Scheduler
 	hours    proc.Hours
 	exec     *proc.Exec
 }
@@ -259,17 +259,20 @@ const jobsPerCPU = 8
 // openCommands opens the account of the commands.
 func (r *execRun) openCommands(cfg *proc.Config) (err error) {
 	o := r.o
-	r.commands, err = account.OpenCommands(account.CommandsConfig{
-		Command: o.cfg.Command.Args, Agent: cfg.Verdict.CLI, Sources: o.settings, Limits: o.limits,
+	r.accounts, err = account.Open(account.Config{
+		Purpose: account.Start, Sources: o.settings, Limits: o.limits, Hide: r.s.Hide,
 		Scheduler: sluice.Config{Attempts: o.attempts, Observer: r.session, IgnorePauses: cfg.Limits.IgnorePause},
 	})
 	if err != nil {
 		return err
 	}
-	r.opened = append(r.opened, r.commands.Scheduler.Close)
-	r.watch.FollowScheduler(r.commands.Scheduler)
-	cfg.Limits.Scheduler, cfg.Limits.Lane = r.commands.Scheduler, r.commands.Lane
-	if r.commands.Concurrency() == 0 { // else the Scheduler limits commands, and an item in its backoff uses no place
+	r.opened = append(r.opened, r.accounts.Close)
+	if r.commands, cfg.Limits.Lane, err = r.accounts.OpenCommands(o.cfg.Command.Args, cfg.Verdict.CLI); err != nil {
+		return err
+	}
+	r.watch.Follow(r.accounts)
+	cfg.Limits.Scheduler = r.commands
+	if r.commands.Snapshot().Limits.Concurrency == 0 { // else the Scheduler limits commands, and an item in its backoff uses no place
 		cfg.Workers = jobsPerCPU * runtime.NumCPU()
 	}
 	return nil
@@ -281,12 +284,12 @@ func (r *execRun) run(ctx context.Context) error {
 	defer abandon()
 	var rep proc.Report
 	var err error
-	r.supervise(supervised{r.status, r.exec.Drain, abandon, r.commands.Settings, r.commands.Reread}, func(refresh func()) {
-		stop := r.hours.Keep(r.commands.Scheduler, r.pauses, r.s.Logger(true), refresh)
+	r.supervise(supervised{r.status, r.exec.Drain, abandon, r.accounts.Settings, r.accounts.Reread}, func(refresh func()) {
+		stop := r.hours.Keep(r.commands, r.pauses, r.s.Logger(true), refresh)
 		defer stop()
 		rep, err = r.exec.Run(ctx)
 	})
-	sum := runinfo.SummarizeExec(rep, r.commands.Scheduler.Snapshot())
+	sum := runinfo.SummarizeExec(rep, r.commands.Snapshot())
 	sum.Dir, sum.First, sum.Pauses = r.o.cfg.Dir, r.results.FirstFailures(), r.pauses.Count()
 	sum.AllRuns = runinfo.AllRuns(sum.Dir)
 	switch {
@@ -308,7 +311,7 @@ func (r *execRun) run(ctx context.Context) error {
 
 // status returns the state of the run, for the progress.
 func (r *execRun) status() runinfo.Status {
-	st := runinfo.New(r.exec.Progress(), r.commands.Scheduler.Snapshot())
+	st := runinfo.New(r.exec.Progress(), r.commands.Snapshot())
 	st.Total, st.Held, st.Outlook, st.Commands = r.exec.Total(), r.hours.Reason(time.Now()), r.exec.Outlook(), true
 	return st
 }

@@ -105,9 +105,6 @@ func (o *explainOptions) query() (q verdicts.Query, err error) {
 	if q.Headers, err = account.ParseHeader(o.headers); err != nil || o.provider == "" {
 		return q, err
 	}
-	var ok bool
-	if q.Provider, ok = provider.Lookup(o.provider); !ok {
-		return q, account.UnknownProvider(provider.Published(), o.provider)
-	}
-	return q, nil
+	q.Provider, err = account.LookupProvider(provider.Published(), o.provider)
+	return q, err
 }

@@ -128,6 +128,9 @@ func runFind(ctx context.Context, s *term.Streams, o *findOptions) (err error) {
 	if o.published {
 		return o.fromProvider(ctx, s)
 	}
+	if o.dryRun {
+		o.account.Purpose = account.Estimate
+	}
 	accounts, err := o.account.open(s)
 	if err != nil {
 		return err
@@ -186,29 +189,23 @@ func (o *findOptions) checkFiles() error {
 	if o.outputFile == "-" {
 		return fault.New(fault.Value, errors.New("--output-file - is not a file"), "use --json to print the document on standard output")
 	}
-	return regular.KeepApart("--output-file", o.outputFile, append(o.account.Sources.Files, o.cfg.PromptFile, o.account.Keys.File)...)
+	return regular.KeepApart("--output-file", o.outputFile, append(o.account.Sources, o.cfg.PromptFile, o.account.Keys.File)...)
 }
 
 // prepare completes the Config of the search, and forecasts its spending. Nothing is sent.
 func (f *search) prepare() error {
-	p, err := f.accounts.Of(f.o.account.Model)
+	to, err := f.accounts.Endpoint(f.o.account.Model)
 	if err != nil {
 		return err
 	}
+	c, p := &f.o.cfg, to.Provider
+	c.Provider, c.Target, c.Base = p, to.Target, to.Base
 	if err := f.limits(p); err != nil {
 		return err
 	}
-	c := &f.o.cfg
-	c.Provider, c.Base = p, f.accounts.Transport()
-	c.Target = provider.Target{BaseURL: f.o.account.BaseURL, Model: f.o.account.Model, Header: f.accounts.Header}
 	if note := f.accounts.RoomNote(c.MaxWorkers); note != "" { // each worker is an open file
 		f.s.Errorf("sluice: %s\n", note)
 		c.MaxWorkers = f.accounts.Room
-	}
-	if !f.o.dryRun {
-		if c.Target.Key, err = f.accounts.Key(p); err != nil {
-			return err
-		}
 	}
 	if c.PromptFile != "" {
 		if c.Prompt, err = readPrompt(c.PromptFile); err != nil {
@@ -299,11 +296,11 @@ func (o *findOptions) fromProvider(ctx context.Context, s *term.Streams) (err er
 	if err != nil {
 		return err
 	}
-	own, err := account.NewLimitsReader(p, o.account.BaseURL, o.account.Keys, s.Hide)
+	read, err := account.NewLimitsReader(p, o.account.BaseURL, o.account.Keys, s.Hide)
 	if err != nil {
 		return fault.New(fault.Key, err, "export an admin key in ANTHROPIC_ADMIN_KEY or OPENAI_ADMIN_KEY")
 	}
-	found, err := own.Read(ctx)
+	found, err := read(ctx)
 	if err != nil {
 		return &fault.Error{Code: fault.Rejected, Err: fmt.Errorf("limits of %s: %w", p.Name, err)}
 	}

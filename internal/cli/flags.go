@@ -399,7 +399,7 @@ func published(cmd *cobra.Command, flag string) (names []string) {
 	}
 	var from account.Sources
 	if f := cmd.Flags().Lookup("config"); f != nil {
-		from.Files = f.Value.(*option).given
+		from = f.Value.(*option).given
 	}
 	registry, name := provider.Published(), ""
 	if s, err := from.Open(); err == nil {

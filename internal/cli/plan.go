@@ -168,7 +168,7 @@ func (o *planOptions) checkSimulation() error {
 	if !strings.EqualFold(filepath.Ext(o.plot), ".svg") {
 		return fault.New(fault.Value, fmt.Errorf("--plot %q does not end in .svg", o.plot), "name an SVG file, for example --plot chart.svg")
 	}
-	return regular.KeepApart("--plot", o.plot, append(o.settings.Files, o.cfg.Input)...)
+	return regular.KeepApart("--plot", o.plot, append(o.settings, o.cfg.Input)...)
 }
 
 // simulateRun simulates the run and draws its chart.

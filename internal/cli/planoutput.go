@@ -318,8 +318,8 @@ func quotaWords(quotas []plan.QuotaUse) (value, text string) {
 
 // listRegistry prints the registry as a table or as one JSON document: all providers, or one, and all models, or one.
 func listRegistry(s *term.Streams, r *provider.Registry, name, model string, asJSON bool) error {
-	if _, ok := r.Lookup(name); name != "" && !ok {
-		return account.UnknownProvider(r, name)
+	if _, err := account.LookupProvider(r, name); name != "" && err != nil {
+		return err
 	}
 	list := r.List(name, model)
 	if asJSON {

@@ -289,7 +289,7 @@ func (r *batchRun) complete(cfg *batch.Config) (err error) {
 		return nil
 	}
 	job, err := cluster.JobOf(o.cfg.Input, o.cfg.Output, batch.Terms{
-		Attempts: o.attempts, Throttles: r.accounts.Settings.MaxThrottles(), Timeout: o.cfg.Timeout,
+		Attempts: o.attempts, Throttles: r.accounts.MaxThrottles(), Timeout: o.cfg.Timeout,
 		Schema: o.checks.text, FailOn: strings.Join(o.checks.reject, ","), Feedback: o.checks.schema != "",
 	})
 	r.collector = cluster.NewRemote(job)

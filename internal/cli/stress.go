@@ -172,27 +172,21 @@ func (o *stressOptions) endpoint(s *term.Streams, cfg *stress.Config) (*account.
 	if err != nil {
 		return nil, err
 	}
-	p, err := a.Of(o.account.Model)
+	to, err := a.Endpoint(o.account.Model)
 	if err != nil {
 		return nil, err
 	}
 	if note := a.RoomNote(o.slots); note != "" {
 		s.Errorf("sluice: %s\n", note)
 	}
-	target := provider.Target{
-		BaseURL: o.account.BaseURL, Model: o.account.Model, Header: a.Header, Endpoint: p.PromptEndpoint(o.account.Model),
-	}
-	if target.Key, err = a.Key(p); err != nil {
-		return nil, err
-	}
-	if err := p.Check(target); err != nil {
+	if err := to.Provider.Check(to.Target); err != nil {
 		return nil, fault.New(fault.Value, err, "check --base-url and --model")
 	}
 	cfg.Endpoint = &stress.Endpoint{
-		Provider: p, Target: target, Base: a.Transport(),
+		Provider: to.Provider, Target: to.Target, Base: to.Base,
 		Scheduler: func(observer sluice.Observer) (*sluice.Scheduler, error) {
 			a.Config.Scheduler.Observer = observer
-			return a.Scheduler(p)
+			return a.Scheduler(to.Provider)
 		},
 	}
 	return a, nil

@@ -47,7 +47,7 @@ func open(t *testing.T, text, provider string, flags sluice.Limits) *account.Acc
 		t.Fatal(err)
 	}
 	a, err := account.Open(account.Config{
-		Provider: provider, Sources: account.Sources{Files: []string{path}}, Limits: flags, Purpose: account.Estimate,
+		Provider: provider, Sources: account.Sources{path}, Limits: flags, Purpose: account.Estimate,
 		Hide: func(string) {}, Warn: func(text string) { t.Log(text) },
 	})
 	if err == nil {

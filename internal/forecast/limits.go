@@ -109,13 +109,13 @@ func (p *Plan) published(ctx context.Context, by provider.Provider) *config.Limi
 	if _, err := provider.LimitsAPIOf(by, ""); err != nil || p.cfg.Tier != "" {
 		return nil
 	}
-	reader, err := account.NewLimitsReader(by, "", account.KeySource{}, p.cfg.Hide)
+	read, err := account.NewLimitsReader(by, "", account.KeySource{}, p.cfg.Hide)
 	if errors.Is(err, account.ErrNoAdminKey) {
 		return nil
 	}
 	var found *provider.AccountLimits
 	if err == nil {
-		found, err = reader.Read(ctx)
+		found, err = read(ctx)
 	}
 	if err != nil {
 		p.cfg.Settings.Warn("%s", account.Unpublished(by, err))

@@ -96,7 +96,7 @@ func placeAt(a *account.Accounts, p provider.Provider, name, model, label string
 	}
 	tier := func(model string, limits sluice.Limits) provider.Tier {
 		t := provider.Tier{Provider: p.Name}
-		if row, err := a.Settings.Registry.Find(p.Name, a.Settings.Tier, model); err == nil && a.Settings.Tier != "" {
+		if row, err := a.Settings.Registry.Find(p.Name, a.Settings.File.Tier, model); err == nil && a.Settings.File.Tier != "" {
 			t = row
 		}
 		t.Limits = limits

@@ -107,11 +107,7 @@ func (c *PlanConfig) provider() (provider.Provider, error) {
 		p, _ := c.Settings.Registry.Recognise(c.Model)
 		return p, nil
 	}
-	p, ok := c.Settings.Registry.Lookup(c.Provider)
-	if !ok {
-		return p, account.UnknownProvider(c.Settings.Registry, c.Provider)
-	}
-	return p, nil
+	return account.LookupProvider(c.Settings.Registry, c.Provider)
 }
 
 // price completes a row without prices by the prices of the model.

@@ -7,9 +7,11 @@ import (
 	"net"
 	"strings"
 
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
-	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/telemetry"
+	"github.com/sluice-llm/sluice/limits"
+	"github.com/sluice-llm/sluice/provider"
 )
 
 // Description describes a gateway.
@@ -41,10 +43,17 @@ type Upstream struct {
 	Keys     []string `json:"keys"`     // Variables or files with the keys.
 	Account  string   `json:"account"`  // Name of the account. "": its own.
 	// Models of the upstream, if restricted. Null: all models of the provider, or any if it has none.
-	Models map[string]string        `json:"models"`
-	Limits map[string]account.Limit `json:"limits"` // Initial limits by name.
+	Models map[string]string `json:"models"`
+	Limits map[string]Limit  `json:"limits"` // Initial limits by name.
 
 	AnyModel bool `json:"-"` // the provider is recognized from no model
+}
+
+// Limit is an initial limit with its origin.
+type Limit struct {
+	Value  int           `json:"value"`  // Value of the limit.
+	Source limits.Source `json:"source"` // Origin of the value, such as `header`.
+	From   string        `json:"from"`   // Flag or file with the limit.
 }
 
 // describe fills the description, apart from addresses.
@@ -63,7 +72,7 @@ func (g *Gateway) describe() error {
 		}
 	}
 	for _, up := range a.Upstreams().All() {
-		found, err := a.StartLimits(up, g.cfg.LimitFlag)
+		found, err := g.limitsOf(up)
 		if err != nil {
 			return err
 		}
@@ -77,6 +86,39 @@ func (g *Gateway) describe() error {
 		d.Upstreams = append(d.Upstreams, one)
 	}
 	return nil
+}
+
+// limitsOf returns the initial limits of an open upstream by name.
+func (g *Gateway) limitsOf(up *provider.Upstream) (map[string]Limit, error) {
+	var c sluice.Config
+	a, file := g.accounts, &g.accounts.Settings.File
+	label := a.Label(up.Name)
+	if err := a.ApplyLimits(&c, up.Provider, label); err != nil {
+		return nil, err
+	}
+	written, own := a.Settings.LimitsFor(up.Provider, label, a.Config.Model)
+	fields := "limits."
+	if own {
+		fields = "upstreams."
+	}
+	all, perMinute := make(map[string]Limit), c.Limits.PerMinute()
+	for d, ceiling := range perMinute.All() {
+		limit := Limit{Value: cmp.Or(*ceiling, *c.Start.At(d)), Source: limits.SourceConfigured}
+		switch {
+		case limit.Value == 0:
+			continue
+		case a.Config.Limits.In(d).N != 0:
+			limit.From = g.cfg.LimitFlag(d)
+		case c.Limits.In(d).Period != d.Window():
+			limit.From = file.NameOf(fields + d.WindowName())
+		case written != nil && *written.At(d) != nil:
+			limit.Source, limit.From = (*written.At(d)).Source, file.NameOf(fields+d.String())
+		default:
+			limit.Source, limit.From = limits.SourceRegistry, "--tier "+file.Tier
+		}
+		all[d.String()] = limit
+	}
+	return all, nil
 }
 
 // locate adds the addresses. metrics is nil if they are not served.

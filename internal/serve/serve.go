@@ -184,12 +184,10 @@ func (g *Gateway) openUpstreams(a *account.Accounts, s *settings) error {
 	if err := a.OpenUpstreams(); err != nil {
 		return err
 	}
-	file := &a.Settings.File
-	for i, up := range file.Upstreams {
+	for _, up := range a.Settings.Upstreams {
 		if leadsTo(up.BaseURL, s.Listen) {
 			err := fmt.Errorf("upstream %s has the address %s of this gateway itself", up.Name, s.Listen)
-			err = file.At(fmt.Sprintf("upstreams[%d].base_url", i), err)
-			return fault.New(fault.Settings, err, "use the provider's address, or listen at another address")
+			return fault.New(fault.Settings, a.At(up.Name, "base_url", err), "use the provider's address, or listen at another address")
 		}
 	}
 	return nil

@@ -37,17 +37,11 @@ type WatchConfig struct {
 // Watch shows a program at work to other programs: by metrics for Prometheus, and by spans of OpenTelemetry if the environment asks for
 // them. It is an Observer, and safe for concurrent use. Close it.
 type Watch struct {
-	cfg     WatchConfig
-	otel    *OTel                // nil: no spans
-	server  *Server              // nil: metrics are not served
-	metrics *Metrics             // nil: events are not counted
-	state   atomic.Pointer[view] // nil: there is no state yet
-}
-
-// view is how a Watch sees the state of the program.
-type view struct {
-	snapshot func() sluice.Snapshot
-	accounts Accounts // nil: there are none
+	cfg      WatchConfig
+	otel     *OTel                    // nil: no spans
+	server   *Server                  // nil: metrics are not served
+	metrics  *Metrics                 // nil: events are not counted
+	accounts atomic.Pointer[Accounts] // nil: there are none yet
 }
 
 // otelShutdown is the maximum time in which the last spans are sent.
@@ -102,30 +96,24 @@ func (w *Watch) Server() *Server { return w.server }
 
 // Observe counts an event, and makes spans of it.
 func (w *Watch) Observe(e sluice.Event) {
-	var accounts Accounts
-	if v := w.state.Load(); v != nil {
-		accounts = v.accounts
-	}
+	accounts := w.accounts.Load()
 	lane := e.Lane
 	if w.metrics != nil {
 		if accounts != nil {
-			e.Lane = accounts.LaneLabel(e.Account, lane)
+			e.Lane = (*accounts).LaneLabel(e.Account, lane)
 		}
 		w.metrics.Observe(e)
 	}
 	if w.otel != nil {
 		if e.Lane = lane; accounts != nil { // addresses distinguish upstreams
-			e.Lane = accounts.BoundLane(e.Account, lane)
+			e.Lane = (*accounts).BoundLane(e.Account, lane)
 		}
 		w.otel.Observe(e)
 	}
 }
 
 // Follow shows the state of these accounts from now on.
-func (w *Watch) Follow(a Accounts) { w.state.Store(&view{a.Snapshot, a}) }
-
-// FollowScheduler shows the state of a Scheduler without accounts from now on.
-func (w *Watch) FollowScheduler(s *sluice.Scheduler) { w.state.Store(&view{snapshot: s.Snapshot}) }
+func (w *Watch) Follow(a Accounts) { w.accounts.Store(&a) }
 
 // FollowItems shows the progress of items from now on.
 func (w *Watch) FollowItems(progress func() work.Report) {
@@ -135,8 +123,8 @@ func (w *Watch) FollowItems(progress func() work.Report) {
 }
 
 func (w *Watch) snapshot() sluice.Snapshot {
-	if v := w.state.Load(); v != nil {
-		return v.snapshot()
+	if a := w.accounts.Load(); a != nil {
+		return (*a).Snapshot()
 	}
 	return sluice.Snapshot{}
 }
@@ -157,8 +145,8 @@ func (w *Watch) Close() error {
 // service returns the service of a lane in spans. Events do not have the operation, but models have names that suggest it.
 func (w *Watch) service(account, lane string) Service {
 	var p provider.Provider
-	if v := w.state.Load(); v != nil && v.accounts != nil {
-		p = v.accounts.ProviderOf(account, lane)
+	if a := w.accounts.Load(); a != nil {
+		p = (*a).ProviderOf(account, lane)
 	}
 	operation := "chat"
 	switch e := p.PromptEndpoint(lane); {
