@@ -140,7 +140,8 @@ func prose(text string) string {
 }
 
 func TestProseOfHelp(t *testing.T) {
-	for _, command := range []string{"run", "status", "answers", "report", "exec", "stress", "serve", "serve key", "find", "plan", "models", "explain", "worker", "sim", "version"} {
+	for _, section := range commandSections(t) {
+		command := strings.TrimSpace(section[0])
 		var stdout, stderr bytes.Buffer
 		cli.Main(context.Background(), append(strings.Fields(command), "--help"), strings.NewReader(""), &stdout, &stderr)
 		for _, f := range faults(strings.ReplaceAll(stdout.String(), "\n  ", "\n\n")) {

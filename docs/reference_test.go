@@ -5,10 +5,12 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -51,6 +53,21 @@ var jsonDocuments = []struct{ heading, dir, name string }{
 	{"sluice serve --access-log, omitted lines", "gateway", "omittedLines"},
 	{"sluice stress --json", "internal/stress", "Result"},
 	{"sluice version --json", "internal/version", "Info"},
+}
+
+// commandSections returns the names of all commands, and their sections in the reference.
+func commandSections(t *testing.T) (sections [][2]string) {
+	t.Helper()
+	b, err := os.ReadFile("reference/commands.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for section := range strings.SplitSeq(string(b), "\n## sluice ") {
+		if name, text, ok := strings.Cut(section, "\n"); ok {
+			sections = append(sections, [2]string{name, text})
+		}
+	}
+	return sections[1:]
 }
 
 var (
@@ -236,6 +253,14 @@ func TestReferenceOfJSON(t *testing.T) {
 		}
 		w.Flush()
 		b.WriteString("```\n")
+	}
+	for _, section := range commandSections(t) {
+		has := func(d struct{ heading, dir, name string }) bool {
+			return strings.HasPrefix(d.heading, "sluice "+section[0]+" ")
+		}
+		if strings.Contains(section[1], " --json ") && !slices.ContainsFunc(jsonDocuments, has) {
+			t.Errorf("jsonDocuments has no document of sluice %s --json", section[0])
+		}
 	}
 	suite.Generated(t, "reference/json.md", jsonRest.ReplaceAllString(b.String(), "$1($2)"))
 }

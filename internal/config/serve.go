@@ -13,9 +13,10 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// Serve are the settings of a gateway. A zero field is not set.
+// Serve are the settings of a gateway. A zero field is not set. The tag fixed marks a field that only a restart changes, and the tag
+// output a path of a file that the gateway writes.
 type Serve struct {
-	Listen string   `yaml:"listen" check:"address"`
+	Listen string   `yaml:"listen" check:"address" fixed:"true"`
 	Hosts  []string `yaml:"allow_host" check:"host"`
 
 	Models map[string]string `yaml:"models"` // models by the names that clients use
@@ -31,15 +32,15 @@ type Serve struct {
 	Passthrough []gateway.Passthrough `yaml:"passthrough"`
 
 	DrainTimeout time.Duration `yaml:"drain_timeout"`
-	Metrics      string        `yaml:"metrics" check:"metrics"`
+	Metrics      string        `yaml:"metrics" check:"metrics" fixed:"true"`
 
 	Tenants []gateway.Tenant `yaml:"tenants"` // clients with keys. None: no client needs a key
 
-	AccessLog string `yaml:"access_log"`          // - is standard output
-	Events    string `yaml:"events" check:"file"` // file of all events
+	AccessLog string `yaml:"access_log" fixed:"true" output:"true"`          // - is standard output
+	Events    string `yaml:"events" check:"file" fixed:"true" output:"true"` // file of all events
 
-	Redis      string `yaml:"redis" check:"redis"` // URL of the Redis that shares limits
-	FailClosed bool   `yaml:"fail_closed"`         // requests wait while Redis does not respond
+	Redis      string `yaml:"redis" check:"redis" fixed:"true"` // URL of the Redis that shares limits
+	FailClosed bool   `yaml:"fail_closed" fixed:"true"`         // requests wait while Redis does not respond
 }
 
 // Duration is a time above zero with its unit, such as 30s.

@@ -26,32 +26,28 @@ type settings struct {
 	config.Serve
 	from  *account.Settings
 	given func(flag string) bool
-	filed []string // fields of the table that the files set
+	filed []string // fields that the files set
 }
 
-// field is a field of the settings that a flag can also set, or that only a restart changes.
+// field is a field of config.Serve. If a flag has its name, the flag takes precedence.
 type field struct {
-	name  string // below serve; the flag has hyphens
-	fixed bool   // until a restart
-	file  bool   // is the path of a file that the gateway writes
-	of    func(*config.Serve) any
+	name          string // in files; in the name of a flag, hyphens replace underscores
+	at            int
+	fixed, output bool
 }
 
-// table has the fields. All other fields are only in files, and apply when they are read again.
-var table = [...]field{
-	{"listen", true, false, func(s *config.Serve) any { return &s.Listen }},
-	{"allow_host", false, false, func(s *config.Serve) any { return &s.Hosts }},
-	{"queue_timeout", false, false, func(s *config.Serve) any { return &s.QueueTimeout }},
-	{"drain_timeout", false, false, func(s *config.Serve) any { return &s.DrainTimeout }},
-	{"metrics", true, false, func(s *config.Serve) any { return &s.Metrics }},
-	{"events", true, true, func(s *config.Serve) any { return &s.Events }},
-	{"access_log", true, true, func(s *config.Serve) any { return &s.AccessLog }},
-	{"redis", true, false, func(s *config.Serve) any { return &s.Redis }},
-	{"fail_closed", true, false, func(s *config.Serve) any { return &s.FailClosed }},
-}
+var fields = func() (all []field) {
+	t := reflect.TypeFor[config.Serve]()
+	for at := range t.NumField() {
+		tag := t.Field(at).Tag
+		name, _, _ := strings.Cut(tag.Get("yaml"), ",")
+		all = append(all, field{name, at, tag.Get("fixed") != "", tag.Get("output") != ""})
+	}
+	return all
+}()
 
-// value returns the field of s.
-func (f *field) value(s *config.Serve) reflect.Value { return reflect.ValueOf(f.of(s)).Elem() }
+// of returns the field of s.
+func (f *field) of(s *config.Serve) reflect.Value { return reflect.ValueOf(s).Elem().Field(f.at) }
 
 // flagOf returns the flag of a field.
 func flagOf(name string) string { return strings.ReplaceAll(name, "_", "-") }
@@ -59,17 +55,17 @@ func flagOf(name string) string { return strings.ReplaceAll(name, "_", "-") }
 // merge returns the settings of files and flags, after checks.
 func merge(cfg *Config, from *account.Settings) (*settings, error) {
 	s := &settings{Serve: *cmp.Or(from.File.Serve, &config.Serve{}), from: from, given: cfg.Given}
-	for _, f := range table {
-		value, flag, path := f.value(&s.Serve), flagOf(f.name), "serve."+f.name
+	for _, f := range fields {
+		value, flag, path := f.of(&s.Serve), flagOf(f.name), "serve."+f.name
 		switch filed := !value.IsZero(); {
 		case !filed:
-			value.Set(f.value(&cfg.Flags))
+			value.Set(f.of(&cfg.Flags))
 		case cfg.Given(flag):
 			from.Note(fmt.Sprintf("--%s overrides %s of %s", flag, path, from.File.NameOf(path)))
-			value.Set(f.value(&cfg.Flags))
+			value.Set(f.of(&cfg.Flags))
 		default:
 			s.filed = append(s.filed, f.name)
-			if f.file {
+			if f.output {
 				value.SetString(from.Beside(path, value.String()))
 			}
 		}
@@ -82,8 +78,8 @@ func merge(cfg *Config, from *account.Settings) (*settings, error) {
 
 // keep replaces fields that only a restart changes by the values that apply now, and warns of each.
 func (s *settings) keep(now *settings, log *slog.Logger) {
-	for _, f := range table {
-		old, changed := f.value(&now.Serve), f.value(&s.Serve)
+	for _, f := range fields {
+		old, changed := f.of(&now.Serve), f.of(&s.Serve)
 		if !f.fixed || old.Equal(changed) {
 			continue
 		}
@@ -96,12 +92,12 @@ func (s *settings) keep(now *settings, log *slog.Logger) {
 	}
 }
 
-// chosen reports whether a flag or a file sets a field of the table.
+// chosen reports whether a flag or a file sets a field.
 func (s *settings) chosen(name string) bool {
 	return s.given(flagOf(name)) || slices.Contains(s.filed, name)
 }
 
-// wrong returns an error about a field of the table. The text starts with the value.
+// wrong returns an error about a field. The text starts with the value.
 func (s *settings) wrong(name, text string) error {
 	if slices.Contains(s.filed, name) {
 		return s.from.File.At("serve."+name, errors.New(text))
@@ -170,9 +166,9 @@ func (s *settings) guard(ip net.IP) error {
 // checkFiles refuses files that cannot be written, or that would overwrite each other or a file that is read.
 func (s *settings) checkFiles() error {
 	var files []regular.Named
-	for _, f := range slices.Backward(table[:]) {
-		path := fmt.Sprint(f.value(&s.Serve))
-		if !f.file || path == "" || path == "-" {
+	for _, f := range fields {
+		path := f.of(&s.Serve).String()
+		if !f.output || path == "" || path == "-" {
 			continue
 		}
 		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
