@@ -56,7 +56,7 @@ func Example() {
 	// 2 of 2 done before, 0 now
 }
 
-// parrot makes requests by a client of its own, here without one.
+// parrot is a Handler that answers each item with its metadata.
 type parrot struct{}
 
 func (parrot) Prepare(context.Context) error { fmt.Println("connect"); return nil }

@@ -36,7 +36,7 @@ type answer struct {
 	said
 }
 
-// said has the fields of an answer after those of the input. All but the list are columns.
+// said has the fields of an answer after the fields of the input. All except the list are columns.
 type said struct {
 	Text    *string  `json:"text"`                   // Response text, or arguments of tool calls.
 	Texts   []string `json:"texts,omitzero"`         // Texts of all choices, if several exist.

@@ -133,7 +133,7 @@ func batchKills(t testing.TB, form batchForm, instants []batchInstant) {
 	}
 }
 
-// batchBench is an imitation in this process, and runs against it in other processes.
+// batchBench is a simulated Batch API in this process, and runs in other processes that use it.
 type batchBench struct {
 	testing.TB
 	form      batchForm

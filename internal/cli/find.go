@@ -27,12 +27,6 @@ import (
 	"github.com/sluice-llm/sluice/provider"
 )
 
-// Ways to search.
-const (
-	modeAuto  = find.ModeAuto
-	modeSweep = find.ModeSweep
-)
-
 // findOptions are the flags of the find command.
 type findOptions struct {
 	cmd     *cobra.Command
@@ -92,12 +86,12 @@ Exit code 5 means that a spending or token cap stopped the search.`,
 
 // table returns the flags of find.
 func (o *findOptions) table() []flagGroup {
-	o.mode, o.account.Keys.File = modeAuto, account.DotEnv
+	o.mode, o.account.Keys.File = find.ModeAuto, account.DotEnv
 	o.cfg.MaxWorkers, o.cfg.MinOutputTokens, o.cfg.Timeout = find.DefaultWorkers, find.DefaultOutput, find.DefaultTimeout
 	return []flagGroup{
 		{"Provider", append(o.account.target("Measure this model"), o.account.keyFile("keys-file"), o.account.headerFlag(), configFlag(&o.account.Sources))},
 		{"Search", []flag{
-			{name: "mode", field: &o.mode, metavar: modeAuto + "|" + modeSweep, help: "Measure limits, or test growing numbers of workers", common: true},
+			{name: "mode", field: &o.mode, metavar: find.ModeAuto + "|" + find.ModeSweep, help: "Measure limits, or test growing numbers of workers", common: true},
 			{name: "max-workers", field: countFrom(&o.cfg.MaxWorkers, 1), help: "Test and recommend at most N workers", common: true, sets: "MaxWorkers"},
 			{name: "prompt-file", field: &o.cfg.PromptFile, metavar: "FILE", help: "Send the prompt in FILE (default: ask for a long essay)"},
 			{name: "min-output-tokens", field: countFrom(&o.cfg.MinOutputTokens, 1), help: "Stop each response after N output tokens", sets: "MinOutputTokens"},
@@ -145,7 +139,7 @@ func runFind(ctx context.Context, s *term.Streams, o *findOptions) (err error) {
 			f.forecast.DryRun = true
 			return s.JSON(f.forecast)
 		}
-		return printSpending(s, &o.cfg, f.forecast, o.mode == modeAuto)
+		return printSpending(s, &o.cfg, f.forecast, o.mode == find.ModeAuto)
 	}
 	if err := f.openFile(); err != nil {
 		return err
@@ -208,15 +202,17 @@ func (f *search) prepare() error {
 		c.MaxWorkers = f.accounts.Room
 	}
 	if c.PromptFile != "" {
-		if c.Prompt, err = readPrompt(c.PromptFile); err != nil {
+		text, err := readText("--prompt-file", c.PromptFile, 16, "name a file with a typical prompt")
+		if err != nil {
 			return err
 		}
+		c.Prompt = strings.TrimSpace(text)
 	}
 	if err := f.prices(p); err != nil {
 		return err
 	}
 	estimate := find.Estimate
-	if f.o.mode == modeSweep {
+	if f.o.mode == find.ModeSweep {
 		estimate = find.EstimateSweep
 	}
 	if f.forecast, err = estimate(*c); err != nil {
@@ -234,19 +230,6 @@ func (f *search) limits(p provider.Provider) error {
 	f.o.cfg.Told = c.Limits.PerMinute() // others in a file are results of earlier searches
 	explainSettings(f.s, f.accounts.Settings, f.o.verbose)
 	return nil
-}
-
-// readPrompt reads the prompt in a file.
-func readPrompt(name string) (string, error) {
-	b, err := regular.Read(name, 16)
-	prompt := strings.TrimSpace(string(b))
-	if err == nil && prompt == "" {
-		err = fmt.Errorf("%s is empty", name)
-	}
-	if err != nil {
-		return "", fault.New(fault.File, fmt.Errorf("--prompt-file: %w", err), "name a file with a typical prompt")
-	}
-	return prompt, nil
 }
 
 // prices sets the prices, and rejects --max-cost without them.
@@ -279,7 +262,7 @@ func (f *search) openFile() (err error) {
 	if f.document, err = regular.Plan("--output-file", f.o.outputFile); err != nil {
 		return err
 	}
-	if f.s.GoesTo(f.o.outputFile) { // the file would replace what is printed
+	if f.s.GoesTo(f.o.outputFile) { // the file would replace standard output
 		return fault.New(fault.File, fmt.Errorf("--output-file: standard output is redirected to %s too", f.o.outputFile), "use --json to print the document on standard output")
 	}
 	return nil
@@ -327,7 +310,7 @@ func (f *search) run(ctx context.Context) (find.Outcome, *fault.Error) {
 	if f.o.verbose {
 		cfg.Log = func(line string) { f.s.Errorf("%s\n", line) }
 	}
-	if f.o.mode == modeSweep {
+	if f.o.mode == find.ModeSweep {
 		r, err := find.Sweep(ctx, cfg)
 		return r.Outcome(err), f.ending(err)
 	}

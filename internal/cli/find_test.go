@@ -399,7 +399,7 @@ func TestHowASearchEnds(t *testing.T) {
 // checkDocument looks at a document of a search that ended with err.
 func checkDocument(t *testing.T, b []byte, err error) {
 	t.Helper()
-	if d := document(t, b); (d.Error != "") != (err != nil) || d.Mode != modeAuto || d.Settings.MaxWorkers != 100 || d.BaseURL != "https://api.example.com/v1" {
+	if d := document(t, b); (d.Error != "") != (err != nil) || d.Mode != find.ModeAuto || d.Settings.MaxWorkers != 100 || d.BaseURL != "https://api.example.com/v1" {
 		t.Errorf("%s", b)
 	}
 }

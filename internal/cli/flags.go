@@ -391,8 +391,8 @@ func (f flag) complete(cmd *cobra.Command, name string) {
 	}
 }
 
-// published returns the values of the flag provider, tier or model: those of the settings that the line names, or the built-in ones if
-// the settings cannot be read. For another flag it returns nil.
+// published returns the values of the flag provider, tier or model, from the settings of the command line or, if they cannot be read, from
+// the built-in ones. For another flag it returns nil.
 func published(cmd *cobra.Command, flag string) (names []string) {
 	if !slices.Contains([]string{"provider", "tier", "model"}, flag) {
 		return nil

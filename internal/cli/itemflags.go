@@ -174,7 +174,7 @@ func (c *checkFlags) rules() (rules batch.Rules, err error) {
 	return rules, nil
 }
 
-// readText reads a file of at most maxMiB for a flag. hint is for a file that cannot be read.
+// readText reads a file of at most maxMiB for a flag. hint is for a file that cannot be read, or is empty.
 func readText(flag, name string, maxMiB int64, hint string) (string, error) {
 	b, err := regular.Read(name, maxMiB)
 	switch {
@@ -183,5 +183,9 @@ func readText(flag, name string, maxMiB int64, hint string) (string, error) {
 	case !utf8.Valid(b):
 		return "", fault.New(fault.File, fmt.Errorf("%s: %s is not valid UTF-8", flag, name), "save the file as UTF-8")
 	}
-	return strings.TrimPrefix(string(b), "\ufeff"), nil
+	text := strings.TrimPrefix(string(b), "\ufeff")
+	if strings.TrimSpace(text) == "" {
+		return "", fault.New(fault.File, fmt.Errorf("%s: %s is empty", flag, name), "%s", hint)
+	}
+	return text, nil
 }

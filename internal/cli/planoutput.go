@@ -344,7 +344,7 @@ func listRegistry(s *term.Streams, r *provider.Registry, name, model string, asJ
 	return err
 }
 
-// doubted marks what is doubtful.
+// doubted returns a date, with a mark if the values are doubtful.
 func doubted(date string, doubtful bool) string {
 	date = cmp.Or(date, "-")
 	if doubtful {

@@ -177,10 +177,6 @@ func (o *runOptions) texts(cfg *batch.Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if strings.TrimSpace(text) == "" {
-		return fault.New(fault.File, fmt.Errorf("--template: %s is empty", o.template),
-			"write a text with fields of the row, such as {{.question}}")
-	}
 	cfg.TemplateName, cfg.Template = o.template, strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r") // editors end the last line
 	return nil
 }

@@ -27,7 +27,7 @@ type session struct {
 	watch     *telemetry.Watch
 	shared    *account.Shared   // nil: limits are not shared
 	accounts  *account.Accounts // nil before openAccounts
-	opened    []func() error    // close what is open, in the order in which it was opened
+	opened    []func() error    // close logs, metrics, Redis and accounts, in the order of opening
 }
 
 // openSession opens the log of events, the metrics, OpenTelemetry, and Redis for the command with the name role.

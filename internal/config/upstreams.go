@@ -17,7 +17,7 @@ type Upstream struct {
 	BaseURL  string  `yaml:"base_url" check:"base"`
 	KeyEnv   Names   `yaml:"key_env" check:"variable"` // variables with keys of one account. Nil: the variable of the provider
 	KeyFile  string  `yaml:"key_file"`                 // file that only contains a key. A relative path starts at the settings file
-	Account  string  `yaml:"account" check:"name"`     // upstreams of one account share its limits. Default: an account of its own
+	Account  string  `yaml:"account" check:"name"`     // upstreams of one account share its limits. Default: its own account
 	Models   Models  `yaml:"models"`
 	Limits   *Limits `yaml:"limits"`              // limits of the account. Nil: not set
 	Price    string  `yaml:"price" check:"price"` // in the format of pricing.ParseRate. "": unknown

@@ -30,9 +30,9 @@ func (q *Query) ReadText(in io.Reader, name string) error {
 	return nil
 }
 
-// Lines explains the error in each line of JSON. Fields of q are the defaults of a line. print gets each verdict, and warn each invalid
-// line. The error is about the input, or from print.
-func (q *Query) Lines(in io.Reader, name string, print func(Verdict) error, warn func(error)) error {
+// Lines explains the error in each line of JSON. Fields of q are the defaults of a line. emit gets each verdict, and warn each invalid
+// line. The error is about the input, or from emit.
+func (q *Query) Lines(in io.Reader, name string, emit func(Verdict) error, warn func(error)) error {
 	const example = `write a JSON object on each line, such as {"text": "...", "status": 429}`
 	invalid, explained := 0, 0
 	for line, err := range work.NewLineReader(in, maxError-1).All() {
@@ -53,7 +53,7 @@ func (q *Query) Lines(in io.Reader, name string, print func(Verdict) error, warn
 			continue
 		}
 		explained++
-		if err := print(Explain(of)); err != nil {
+		if err := emit(Explain(of)); err != nil {
 			return err
 		}
 	}

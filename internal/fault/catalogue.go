@@ -49,7 +49,7 @@ type Entry struct {
 	Code  Code
 	Exit  int
 	Cause string
-	Fix   string // what to do, if the error has no hint of its own
+	Fix   string // hint of errors without their own hint
 }
 
 var catalogue = []Entry{

@@ -41,7 +41,7 @@ type Config struct {
 
 // Upstream is an upstream. Its index in Config.Upstreams names it.
 type Upstream struct {
-	Account   string // upstreams of one account share its Scheduler and its health; "" is an account of its own
+	Account   string // upstreams of one account share its Scheduler and its health; "" is its own account
 	Scheduler *sluice.Scheduler
 	Keys      int // number of keys, which take turns. 0 counts as one
 }

@@ -36,7 +36,8 @@ type field struct {
 	fixed, output bool
 }
 
-var fields = func() (all []field) {
+// fields returns all fields.
+func fields() (all []field) {
 	t := reflect.TypeFor[config.Serve]()
 	for at := range t.NumField() {
 		tag := t.Field(at).Tag
@@ -44,7 +45,7 @@ var fields = func() (all []field) {
 		all = append(all, field{name, at, tag.Get("fixed") != "", tag.Get("output") != ""})
 	}
 	return all
-}()
+}
 
 // of returns the field of s.
 func (f *field) of(s *config.Serve) reflect.Value { return reflect.ValueOf(s).Elem().Field(f.at) }
@@ -55,7 +56,7 @@ func flagOf(name string) string { return strings.ReplaceAll(name, "_", "-") }
 // merge returns the settings of files and flags, after checks.
 func merge(cfg *Config, from *account.Settings) (*settings, error) {
 	s := &settings{Serve: *cmp.Or(from.File.Serve, &config.Serve{}), from: from, given: cfg.Given}
-	for _, f := range fields {
+	for _, f := range fields() {
 		value, flag, path := f.of(&s.Serve), flagOf(f.name), "serve."+f.name
 		switch filed := !value.IsZero(); {
 		case !filed:
@@ -78,7 +79,7 @@ func merge(cfg *Config, from *account.Settings) (*settings, error) {
 
 // keep replaces fields that only a restart changes by the values that apply now, and warns of each.
 func (s *settings) keep(now *settings, log *slog.Logger) {
-	for _, f := range fields {
+	for _, f := range fields() {
 		old, changed := f.of(&now.Serve), f.of(&s.Serve)
 		if !f.fixed || old.Equal(changed) {
 			continue
@@ -166,7 +167,7 @@ func (s *settings) guard(ip net.IP) error {
 // checkFiles refuses files that cannot be written, or that would overwrite each other or a file that is read.
 func (s *settings) checkFiles() error {
 	var files []regular.Named
-	for _, f := range fields {
+	for _, f := range fields() {
 		path := f.of(&s.Serve).String()
 		if !f.output || path == "" || path == "-" {
 			continue
