@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -22,7 +21,6 @@ import (
 	"github.com/sluice-llm/sluice/internal/stress"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/term"
-	"github.com/sluice-llm/sluice/provider"
 )
 
 // stressOptions are the flags of the stress command.
@@ -209,7 +207,7 @@ func (o *stressOptions) watched(ctx context.Context, s *term.Streams, cfg stress
 // conclude prints the result, and returns the error of the command.
 func (o *stressOptions) conclude(s *term.Streams, res *stress.Result, err error) error {
 	if res == nil {
-		return o.ending(err)
+		return err
 	}
 	res.Events = o.events
 	show := printStress
@@ -222,7 +220,7 @@ func (o *stressOptions) conclude(s *term.Streams, res *stress.Result, err error)
 	printStressEnding(s, res)
 	switch {
 	case err != nil:
-		return o.ending(err)
+		return err
 	case len(res.Missed) > 0:
 		hint := "record the events with --events FILE, then read them with sluice report --events FILE"
 		if o.events != "" {
@@ -231,23 +229,4 @@ func (o *stressOptions) conclude(s *term.Streams, res *stress.Result, err error)
 		return &fault.Error{Code: fault.Threshold, Err: fmt.Errorf("missed: %s", words(strings.Join(res.Missed, ", "))), Hint: hint}
 	}
 	return nil
-}
-
-// ending returns the error of a run with its code and a hint.
-func (o *stressOptions) ending(err error) error {
-	refused, isRefused := errors.AsType[*provider.Error](err)
-	late, isLate := errors.AsType[*provider.LateError](err)
-	switch {
-	case errors.Is(err, stress.ErrInterrupted):
-		return fault.New(fault.Interrupted, err, "run the same command again to start a new run")
-	case isRefused && refused.Kind == sluice.Auth:
-		return fault.New(fault.KeyRejected, err, "check the key in the environment, or name another variable with --key-env")
-	case isLate:
-		return fault.New(fault.Unreachable, err, "raise --timeout above %s, or check --base-url, --model and the network", late.After)
-	case fault.Is[*stress.UnreachableError](err):
-		return fault.New(fault.Unreachable, err, "check --base-url, --model and the network")
-	case fault.Is[*fs.PathError](err): // of checkpoints
-		return fault.New(fault.Disk, err, "set TMPDIR to another directory for temporary files")
-	}
-	return err
 }

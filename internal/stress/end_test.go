@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/stress"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
@@ -101,7 +102,7 @@ func TestWithoutAProviderNoLoadIsPutOnIt(t *testing.T) {
 			calls.Add(1)
 			return nil, refused
 		}))})
-		if _, ok := errors.AsType[*stress.UnreachableError](err); !ok || !strings.Contains(err.Error(), refused.Error()) || res != nil {
+		if fault.Of(err).Code != fault.Unreachable || !strings.Contains(err.Error(), refused.Error()) || res != nil {
 			t.Errorf("%v, %v", res, err)
 		}
 		if n := calls.Load(); n != 3 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/pool"
 	"github.com/sluice-llm/sluice/provider"
@@ -92,7 +93,8 @@ func newRun(ctx context.Context, cfg Config, l *level) (*run, error) {
 			c.Store, err = pool.NewFileStore(r.dir)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the directory for checkpoints cannot be created: %w", errors.Join(err, r.sched.Close()))
+			err = fmt.Errorf("the directory for checkpoints cannot be created: %w", errors.Join(err, r.sched.Close()))
+			return nil, fault.New(fault.Disk, err, "set TMPDIR to another directory for temporary files")
 		}
 	}
 	r.pool, err = pool.New(c)
@@ -167,7 +169,7 @@ func (r *run) firstCall() error {
 		err = last
 	}
 	if err != nil {
-		return &UnreachableError{Err: err}
+		return unreachable(err)
 	}
 	if r.cfg.Latency == 0 {
 		r.cfg.Latency = max(took, time.Millisecond)
@@ -176,6 +178,20 @@ func (r *run) firstCall() error {
 	r.steps = append(r.steps, s)
 	r.mu.Unlock()
 	return nil
+}
+
+// unreachable returns the error of a run whose first call failed with err.
+func unreachable(err error) error {
+	refused, isRefused := errors.AsType[*provider.Error](err)
+	late, isLate := errors.AsType[*provider.LateError](err)
+	err = fmt.Errorf("the first request: %w", err)
+	switch {
+	case isRefused && refused.Kind == sluice.Auth:
+		return fault.New(fault.KeyRejected, err, "check the key in the environment, or name another variable with --key-env")
+	case isLate:
+		return fault.New(fault.Unreachable, err, "raise --timeout above %s, or check --base-url, --model and the network", late.After)
+	}
+	return fault.New(fault.Unreachable, err, "check --base-url, --model and the network")
 }
 
 // parts runs one part after the other, and sees that each leaves nothing behind. It fails if the first call does.

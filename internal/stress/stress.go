@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/pool"
 )
 
@@ -85,18 +86,9 @@ func (c *Config) check() (*level, error) {
 }
 
 // ErrInterrupted is the error of a run whose context ended early. Its Result holds what was measured.
-var ErrInterrupted = errors.New("interrupted")
+var ErrInterrupted = fault.New(fault.Interrupted, errors.New("interrupted"), "run the same command again to start a new run")
 
-// UnreachableError is the reason why no load was put on a provider.
-type UnreachableError struct{ Err error }
-
-// Error returns the error of the first call.
-func (e *UnreachableError) Error() string { return "the first request: " + e.Err.Error() }
-
-// Unwrap returns the error of the first call.
-func (e *UnreachableError) Unwrap() error { return e.Err }
-
-// Run runs a level. An interrupted run returns a Result and ErrInterrupted. Run fails with an *UnreachableError if the first call
+// Run runs a level. An interrupted run returns a Result and ErrInterrupted. Run fails with a *fault.Error if the first call
 // fails. It always ends: a call that is stuck is a deadlock in the Result, and is left behind.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	l, err := cfg.check()
