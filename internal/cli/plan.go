@@ -82,7 +82,8 @@ func (o *planOptions) table() []flagGroup {
 		}, o.limits.flags("as published")...)},
 		{"Workload", []flag{
 			{name: "requests", field: countFrom(&work.Requests, 1), help: "Plan N requests (default: all requests of --workload)", common: true, sets: "Workload.Requests"},
-			{name: "workload", field: &o.cfg.Input, metavar: "FILE", help: "Plan the requests in this input file of sluice run"},
+			{name: "workload", field: &o.cfg.Input, metavar: "FILE", help: "Plan the requests in this input file of sluice run",
+				sets: "Input", fix: "name a file of JSON lines, or - for standard input"},
 			{name: "latency", field: durationFrom(&work.Latency, 1), help: "Set the mean duration of a request (default: 2s)", sets: "Workload.Latency"},
 			{name: "input-tokens", field: countFrom(&work.InputTokens, 1), help: "Set the mean input tokens per request (default: 1500)", without: "workload", sets: "Workload.InputTokens"},
 			{name: "output-tokens", field: &work.OutputTokens, metavar: "N", help: "Set the mean output tokens per request (default: 500)", sets: "Workload.OutputTokens"},
@@ -179,8 +180,15 @@ func (o *planOptions) simulateRun(ctx context.Context, s *term.Streams, f *figur
 	}
 	ctx, end := signals.Interruptible(ctx)
 	defer end()
-	err = (*forecast.Plan)(f).Simulate(ctx, o.seed, simulationProgress(s, f))
-	s.Err.Redraw(nil)
+	begun, shown := time.Now(), term.NewStaged(s, term.ProgressAuto)
+	err = (*forecast.Plan)(f).Simulate(ctx, o.seed, func(ended int, at time.Duration) {
+		line := fmt.Sprintf("simulated: %s, %s of %s", prose.Count(ended, "request"), prose.Span(at), f.name())
+		if n := f.Requests; n > 0 {
+			line = term.Bar(ended, n, 20) + " " + line
+		}
+		shown.Show("", time.Since(begun), line, nil)
+	})
+	shown.Stop()
 	if err != nil {
 		return err
 	}
@@ -193,24 +201,4 @@ func (o *planOptions) simulateRun(ctx context.Context, s *term.Streams, f *figur
 	}
 	s.Errorf("sluice: the chart is in %s\n", chart.Name)
 	return nil
-}
-
-// simulationProgress shows the progress of a simulation on a terminal.
-func simulationProgress(s *term.Streams, f *figures) func(ended int, at time.Duration) {
-	if _, _, tty := s.Err.Size(); !tty {
-		return nil
-	}
-	shown := time.Now()
-	return func(ended int, at time.Duration) {
-		width, _, ok := s.Err.Size()
-		if !ok || time.Since(shown) < 200*time.Millisecond {
-			return
-		}
-		shown = time.Now()
-		line := fmt.Sprintf("foreseen: %s, %s of %s", prose.Count(ended, "call"), prose.Span(at), f.name())
-		if n := f.Requests; n > 0 {
-			line = term.Bar(ended, n, 20) + " " + line
-		}
-		s.Err.Redraw([]string{term.Clip(line, width-1)})
-	}
 }

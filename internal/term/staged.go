@@ -35,7 +35,7 @@ func NewStaged(s *Streams, way string) *Staged {
 	case way == ProgressPlain:
 		p.draw, p.pace, p.silent = func(line string, _ any) { s.Errorf("sluice: %s\n", line) }, 3*time.Second, false
 	case way == ProgressAuto && tty:
-		p.draw, p.silent = p.drawLine, false
+		p.draw, p.pace, p.silent = p.drawLine, 50*time.Millisecond, false
 	}
 	return p
 }
