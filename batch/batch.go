@@ -190,7 +190,7 @@ func mendable(k sluice.Kind) bool { return k.Throttle() || k.Transient() || k ==
 
 // Open checks cfg, locks the output, reads the whole input, and finds out what is left to do. It sends nothing, and of
 // the output it changes only a torn last line. It fails
-// with a *ConfigError, a *work.LockedError, *InputErrors, a *ChangedError, an *OtherInputError, a *PendingError
+// with a *FieldError, a *work.LockedError, *InputErrors, a *ChangedError, an *OtherInputError, a *PendingError
 // or a *work.JournalError.
 func Open(cfg Config) (*Batch, error) {
 	if err := cfg.check(); err != nil {
@@ -242,7 +242,7 @@ func (b *Batch) prepare() error {
 	}
 	if b.cfg.Cache != "" {
 		if b.handler.cache, err = openCache(b.cfg.Cache, b.log); err != nil {
-			return &ConfigError{Field: "Cache", Err: err}
+			return &FieldError{Field: "Cache", Err: err}
 		}
 		b.handler.cache.own = b.cfg.Handler != nil
 	}

@@ -105,7 +105,7 @@ func (v *batchRun) shape(cfg *work.Config) {
 
 // checkBatches names options that cannot be combined.
 func (cfg *Config) checkBatches() error {
-	wrong := func(why string) error { return &ConfigError{Field: "Batches", Err: errors.New(why)} }
+	wrong := func(why string) error { return &FieldError{Field: "Batches", Err: errors.New(why)} }
 	switch b := cfg.Batches; {
 	case b == nil:
 		return nil
@@ -150,7 +150,7 @@ func (v *batchRun) open(rows []Part) error {
 			err = &advisedError{text: fmt.Sprintf("--batch: %s has no Batch API", p.Name), hint: "run without --batch"}
 		}
 		if err != nil {
-			return &ConfigError{Field: "Provider", Err: err}
+			return &FieldError{Field: "Provider", Err: err}
 		}
 		apis[p.Name] = api
 	}
@@ -160,7 +160,7 @@ func (v *batchRun) open(rows []Part) error {
 		Resubmit: cfg.Resubmit, Poll: cfg.Poll, Grace: cfg.Grace, Observer: b.cfg.Observer, Logger: b.log,
 	})
 	if err != nil {
-		return &ConfigError{Field: "Output", Err: err}
+		return &FieldError{Field: "Output", Err: err}
 	}
 	return nil
 }
@@ -178,13 +178,13 @@ func (b *Batch) providersOf(rows []Part) ([]provider.Provider, error) {
 		case p.Name == "":
 			p, ok = b.cfg.Registry.Lookup(r.Account)
 		case p.Name != r.Account:
-			return nil, &ConfigError{Field: "Provider", Err: &advisedError{
+			return nil, &FieldError{Field: "Provider", Err: &advisedError{
 				text: fmt.Sprintf("%s: batches are pending at %s, but this run uses %s", b.cfg.Output, r.Account, p.Name),
 				hint: fmt.Sprintf("continue with --provider %s, or cancel the pending batches with --provider %s --cancel first", r.Account, r.Account),
 			}}
 		}
 		if !ok {
-			return nil, &ConfigError{Field: "Provider", Err: &advisedError{
+			return nil, &FieldError{Field: "Provider", Err: &advisedError{
 				text: fmt.Sprintf("%s: batches are pending at the unknown provider %q", b.cfg.Output, r.Account),
 				hint: "add this provider to the settings again, and run the same command again",
 			}}
@@ -206,11 +206,11 @@ func (v *batchRun) match() error {
 		v.early[p.Number] = p
 		for it, err := range p.Items() {
 			if err != nil {
-				return &ConfigError{Field: "Output", Err: err}
+				return &FieldError{Field: "Output", Err: err}
 			}
 			hash, err := work.ParseHash([]byte(it.Hash))
 			if err != nil {
-				return &ConfigError{Field: "Output", Err: err}
+				return &FieldError{Field: "Output", Err: err}
 			}
 			number, ok := in.index.Find([]byte(it.ID))
 			switch {

@@ -28,7 +28,7 @@ func TestPartsWhoseFilesAreGoneAreSentAgainOnlyIfAskedFor(t *testing.T) {
 			}
 			cfg.Batches.Cancel = cancel
 			_, err = run(t, cfg)
-			wrong, ok := errors.AsType[*batch.ConfigError](err)
+			wrong, ok := errors.AsType[*batch.FieldError](err)
 			missing, named := errors.AsType[*batchjob.FileError](err)
 			if !ok || wrong.Field != "Output" || !named || missing.Path != name || !strings.Contains(missing.Hint(), "--cancel --redo lost") {
 				t.Fatalf("error %v", err)

@@ -33,7 +33,7 @@ func TestViaRefusesWhatItCannotDo(t *testing.T) {
 		cfg, _ := f.viaConfig(t, sim.Config{})
 		c.change(&cfg)
 		_, err := batch.Open(cfg)
-		if wrong, ok := errors.AsType[*batch.ConfigError](err); !ok || wrong.Field != c.field {
+		if wrong, ok := errors.AsType[*batch.FieldError](err); !ok || wrong.Field != c.field {
 			t.Errorf("error %v, want one of %s", err, c.field)
 		}
 	}

@@ -70,7 +70,7 @@ func TestPartsOfAnotherProviderAreNotAskedForAtThisOne(t *testing.T) {
 			return nil, errors.New("nobody is there")
 		})
 		_, err := run(t, other)
-		if wrong, ok := errors.AsType[*batch.ConfigError](err); !ok || wrong.Field != "Provider" || !strings.Contains(err.Error(), "pending at sim") || strings.Contains(err.Error(), "call off") {
+		if wrong, ok := errors.AsType[*batch.FieldError](err); !ok || wrong.Field != "Provider" || !strings.Contains(err.Error(), "pending at sim") || strings.Contains(err.Error(), "call off") {
 			t.Errorf("error %v", err)
 		}
 		if rep, err := run(t, cfg); err != nil || rep.Done != 5 || sent.count(batchMade) != 1 {
@@ -100,7 +100,7 @@ func TestBatchesWhoseTableIsGoneAreNotPaidForAgain(t *testing.T) {
 				_, err := run(t, wrong)
 				_, before := batch.ReadPreview(wrong, func(batch.Request) error { return nil })
 				for _, err := range []error{err, before} {
-					field, ok := errors.AsType[*batch.ConfigError](err)
+					field, ok := errors.AsType[*batch.FieldError](err)
 					of, named := errors.AsType[*batchjob.FileError](err)
 					if !ok || field.Field != "Output" || !named || of.Path != table || !strings.Contains(of.Hint(), dir) {
 						t.Errorf("%v: error %v", batches, err)

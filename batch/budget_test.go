@@ -264,7 +264,7 @@ func TestWrongBudgetsAreRefused(t *testing.T) {
 		cfg.Budget = b
 		if _, err := batch.Open(cfg); err == nil {
 			t.Errorf("%+v is accepted", b)
-		} else if wrong, ok := errors.AsType[*batch.ConfigError](err); !ok || wrong.Field != "Budget" {
+		} else if wrong, ok := errors.AsType[*batch.FieldError](err); !ok || wrong.Field != "Budget" {
 			t.Errorf("%+v: %v", b, err)
 		}
 	}

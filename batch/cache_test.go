@@ -200,7 +200,7 @@ func TestADirectoryThatCannotBeACacheIsRefused(t *testing.T) {
 		cfg := f.config(t, rt)
 		cfg.Cache = dir
 		_, err := run(t, cfg)
-		if wrong, ok := errors.AsType[*batch.ConfigError](err); !ok || wrong.Field != "Cache" || rt.count() > 0 {
+		if wrong, ok := errors.AsType[*batch.FieldError](err); !ok || wrong.Field != "Cache" || rt.count() > 0 {
 			t.Errorf("error %v, %d calls", err, rt.count())
 		}
 		if _, err := os.Stat(f.out); !errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,7 @@ import (
 
 // check fills in defaults and names the field that is wrong.
 func (cfg *Config) check() error {
-	wrong := func(field string, err error) error { return &ConfigError{Field: field, Err: err} }
+	wrong := func(field string, err error) error { return &FieldError{Field: field, Err: err} }
 	if err := cfg.checkInput(); err != nil {
 		return err
 	}
@@ -60,14 +60,14 @@ func (cfg *Config) complete() {
 
 func (cfg *Config) checkChanged() error {
 	if cfg.Changed == ChangedRedo && cfg.Input == "-" {
-		return &ConfigError{"Changed", errors.New("redo needs an input file: standard input cannot be read in advance")}
+		return &FieldError{Field: "Changed", Err: errors.New("redo needs an input file: standard input cannot be read in advance")}
 	}
 	return nil
 }
 
 // checkInput names the field that is wrong of those that reading the input takes.
 func (cfg *Config) checkInput() error {
-	wrong := func(field string, err error) error { return &ConfigError{Field: field, Err: err} }
+	wrong := func(field string, err error) error { return &FieldError{Field: field, Err: err} }
 	switch {
 	case cfg.Input == "":
 		return wrong("Input", errMissing)

@@ -77,25 +77,13 @@ func (e *UnreachableError) FaultCode() string {
 	return fault.Unreachable
 }
 
-// ConfigError names a field of Config that is wrong.
-type ConfigError struct {
-	Field string
-	Err   error
-}
-
-// Error names the field.
-func (e *ConfigError) Error() string { return fmt.Sprintf("batch: %s: %v", e.Field, e.Err) }
-
-// Unwrap returns what is wrong with it.
-func (e *ConfigError) Unwrap() error { return e.Err }
-
-// FaultField returns the field, and the error in it.
-func (e *ConfigError) FaultField() (string, error) { return e.Field, e.Err }
+// FieldError names the invalid field of a Config.
+type FieldError = fault.FieldError
 
 // inputFault is an error of reading standard input: one that is the fault of what was given says so.
 func inputFault(err error) error {
 	if _, ok := errors.AsType[*DamagedError](err); ok {
-		return &ConfigError{Field: "Input", Err: err}
+		return &FieldError{Field: "Input", Err: err}
 	}
 	return err
 }

@@ -227,7 +227,7 @@ func TestDotsInSettingsLeadIntoObjects(t *testing.T) {
 			cfg.Set[name] = json.RawMessage("{}")
 		}
 		_, err := batch.Open(cfg)
-		if c, ok := errors.AsType[*batch.ConfigError](err); !ok || c.Field != "Set" {
+		if c, ok := errors.AsType[*batch.FieldError](err); !ok || c.Field != "Set" {
 			t.Errorf("%q: %v", names, err)
 		}
 	}

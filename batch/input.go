@@ -59,7 +59,7 @@ func openInput(cfg *Config) (*input, error) {
 func openRows(path string, columns func([]string) *problem) (*rows.File, error) {
 	file, err := rows.Open(path, columns)
 	if _, room := errors.AsType[*UnpackError](err); err != nil && !room {
-		return nil, &ConfigError{Field: "Input", Err: err}
+		return nil, &FieldError{Field: "Input", Err: err}
 	}
 	return file, err
 }
@@ -90,7 +90,7 @@ func (in *input) close() {
 // differsFrom refuses an output that is the input.
 func (in *input) differsFrom(output string) error {
 	if in.file != nil && in.file.Is(output) {
-		return &ConfigError{Field: "Output", Err: errors.New("is the same file as the input")}
+		return &FieldError{Field: "Output", Err: errors.New("is the same file as the input")}
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func (in *input) scan() error {
 			break
 		}
 		if err != nil {
-			return &ConfigError{Field: "Input", Err: err}
+			return &FieldError{Field: "Input", Err: err}
 		}
 		in.scanned++
 		if _, err := in.accept(row); err != nil {

@@ -333,7 +333,7 @@ func TestStandardInputResumes(t *testing.T) {
 	}
 }
 
-func TestConfigErrorsNameTheField(t *testing.T) {
+func TestFieldErrorsNameTheField(t *testing.T) {
 	f := newFiles(t, chat(1))
 	for field, change := range map[string]func(*batch.Config){
 		"Input":     func(c *batch.Config) { c.Input = "" },
@@ -351,7 +351,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		cfg := f.config(t, &stub{})
 		change(&cfg)
 		_, err := batch.Open(cfg)
-		if c, ok := errors.AsType[*batch.ConfigError](err); !ok || c.Field != field {
+		if c, ok := errors.AsType[*batch.FieldError](err); !ok || c.Field != field {
 			t.Errorf("%s: error %v", field, err)
 		}
 	}
@@ -361,7 +361,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		usual := f.config(t, &stub{})
 		usual.Input, usual.Output = cfg.Input, cfg.Output
 		_, err := batch.Open(usual)
-		if _, ok := errors.AsType[*batch.ConfigError](err); !ok {
+		if _, ok := errors.AsType[*batch.FieldError](err); !ok {
 			t.Errorf("input %s, output %s: error %v", cfg.Input, cfg.Output, err)
 		}
 	}

@@ -78,13 +78,13 @@ type bodyMembers struct {
 	model, maxTokens, contents, content []byte
 }
 
-// newParser returns a parser. It fails with a *ConfigError for a Template or a Set that is wrong.
+// newParser returns a parser. It fails with a *FieldError for a Template or a Set that is wrong.
 func newParser(cfg *Config) (*parser, error) {
 	p := &parser{cfg: cfg, table: rows.Table(cfg.Input), models: make(map[string]*model)}
 	if cfg.Template != "" {
 		var err error
 		if p.template, err = newRenderer(cmp.Or(cfg.TemplateName, "template"), cfg.Template); err != nil {
-			return nil, &ConfigError{Field: "Template", Err: err}
+			return nil, &FieldError{Field: "Template", Err: err}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Set)) {
@@ -94,7 +94,7 @@ func newParser(cfg *Config) (*parser, error) {
 			err = fmt.Errorf("%s: %s is not JSON", name, clip(value))
 		}
 		if err != nil {
-			return nil, &ConfigError{Field: "Set", Err: err}
+			return nil, &FieldError{Field: "Set", Err: err}
 		}
 		p.set = append(p.set, setting{name: name, value: jsonscan.AppendCompact(nil, value)})
 	}

@@ -95,7 +95,7 @@ func (l *live) route(p provider.Provider) (_ *route, err error) {
 	}
 	// An error in the address shows now, not at the first request.
 	if err := p.Check(at.target); err != nil {
-		return nil, &ConfigError{Field: "BaseURL", Err: err}
+		return nil, &FieldError{Field: "BaseURL", Err: err}
 	}
 	r := &route{one: at, accounts: map[string]*account{p.Name: at}}
 	up := provider.Upstream{Name: p.Name, Provider: p, BaseURL: at.target.BaseURL, Scheduler: scheduler, Price: at.priceOf}

@@ -48,7 +48,7 @@ func ReadPreview(cfg Config, each func(Request) error) (Preview, error) {
 		return Preview{}, err
 	}
 	if err := cfg.Budget.Check(cfg.Price != nil || cfg.Upstreams != nil); err != nil {
-		return Preview{}, &ConfigError{Field: "Budget", Err: err}
+		return Preview{}, &FieldError{Field: "Budget", Err: err}
 	}
 	in, err := openInput(&cfg)
 	if err != nil {
@@ -117,7 +117,7 @@ func (cfg *Config) earlierParts() ([]Part, error) {
 	}
 	rows, err := batchjob.Read(output + BatchesSuffix)
 	if err != nil {
-		return nil, &ConfigError{Field: "Output", Err: err}
+		return nil, &FieldError{Field: "Output", Err: err}
 	}
 	return rows, nil
 }
@@ -145,7 +145,7 @@ func (b *Batch) match() error {
 // checkPlain refuses an output that is there and keeps nothing, such as a directory, a pipe or a device.
 func checkPlain(path string) error {
 	if err := regular.Check(path); err != nil {
-		return &ConfigError{Field: "Output", Err: err}
+		return &FieldError{Field: "Output", Err: err}
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func TestRequestsEndAtABadLine(t *testing.T) {
 		"Input": {Input: "/nonexistent"}, "Stdin": {Input: "-"}, "Limit": {Input: "-", Stdin: strings.NewReader(""), Limit: -1},
 	} {
 		_, err := requests(cfg)
-		if wrong, ok := errors.AsType[*batch.ConfigError](err); !ok || wrong.Field != field {
+		if wrong, ok := errors.AsType[*batch.FieldError](err); !ok || wrong.Field != field {
 			t.Errorf("%v, want a fault in %s", err, field)
 		}
 	}

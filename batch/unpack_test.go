@@ -61,7 +61,7 @@ func TestCompressedInputThatIsDamaged(t *testing.T) {
 	cfg := f.config(t, &stub{})
 	cfg.Input = writeInput(t, "in.jsonl.gz", text)
 	_, err := batch.Open(cfg)
-	if wrong, ok := errors.AsType[*batch.ConfigError](err); !ok || wrong.Field != "Input" || !strings.Contains(err.Error(), cfg.Input+" is truncated") {
+	if wrong, ok := errors.AsType[*batch.FieldError](err); !ok || wrong.Field != "Input" || !strings.Contains(err.Error(), cfg.Input+" is truncated") {
 		t.Errorf("%v, want that it is truncated", err)
 	}
 	if _, err := os.Stat(f.out); err == nil {
@@ -74,7 +74,7 @@ func TestCompressedInputThatIsDamaged(t *testing.T) {
 	}
 	defer b.Close()
 	_, err = b.Run(context.Background())
-	wrong, ok := errors.AsType[*batch.ConfigError](err)
+	wrong, ok := errors.AsType[*batch.FieldError](err)
 	if _, damaged := errors.AsType[*batch.DamagedError](err); !ok || wrong.Field != "Input" || !damaged {
 		t.Errorf("standard input: %v", err)
 	}
@@ -83,7 +83,7 @@ func TestCompressedInputThatIsDamaged(t *testing.T) {
 func TestThereIsNoRoomToUnpack(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
 	_, err := batch.Open(batch.Config{Input: writeInput(t, "in.gz", gzipped(t, chats(1))), Output: "out", Scheduler: newFiles(t, "").config(t, nil).Scheduler})
-	_, wrong := errors.AsType[*batch.ConfigError](err)
+	_, wrong := errors.AsType[*batch.FieldError](err)
 	if _, ok := errors.AsType[*batch.UnpackError](err); !ok || wrong { // it is no fault of what was given
 		t.Errorf("%v", err)
 	}

@@ -64,7 +64,7 @@ func (e *UnservedError) FaultCode() string { return fault.Provider }
 func NewWorker(cfg Config, tasks Tasks) (*Worker, error) {
 	switch {
 	case cfg.Scheduler == nil && cfg.Upstreams == nil:
-		return nil, &ConfigError{Field: "Scheduler", Err: errMissing}
+		return nil, &FieldError{Field: "Scheduler", Err: errMissing}
 	case tasks == nil:
 		return nil, errors.New("batch: NewWorker needs tasks")
 	}

@@ -145,10 +145,10 @@ func (s Scenario) withDefaults() (Scenario, error) {
 		return s, wrong("Scenario.Dialect", "%d is not a known dialect", s.Dialect)
 	}
 	if err := s.Told.Check(); err != nil {
-		return s, &FieldError{"Scenario.Told", err}
+		return s, &FieldError{Field: "Scenario.Told", Err: err}
 	}
 	if err := s.Start.Check(); err != nil {
-		return s, &FieldError{"Scenario.Start", err}
+		return s, &FieldError{Field: "Scenario.Start", Err: err}
 	}
 	s.Workers, s.Spare = cmp.Or(s.Workers, 16_384), cmp.Or(s.Spare, 16)
 	s.Attempts, s.MaxThrottles = cmp.Or(s.Attempts, gate.DefaultAttempts), max(0, cmp.Or(s.MaxThrottles, gate.DefaultMaxThrottles))
@@ -169,7 +169,7 @@ func (s *Scenario) checkCalls() error {
 	}
 	for i, c := range s.Calls {
 		if err := c.check(); err != nil {
-			return &FieldError{fmt.Sprintf("Scenario.Calls[%d]", i), err}
+			return &FieldError{Field: fmt.Sprintf("Scenario.Calls[%d]", i), Err: err}
 		}
 	}
 	return nil

@@ -28,7 +28,7 @@ func Simulate(ctx context.Context, s Scenario) (Forecast, error) {
 	}
 	limiter, err := sim.NewLimiter(s.Provider)
 	if err != nil {
-		return Forecast{}, &FieldError{"Scenario.Provider", err}
+		return Forecast{}, &FieldError{Field: "Scenario.Provider", Err: err}
 	}
 	now := time.Now()
 	now = now.Add(-time.Duration(now.UnixNano() % int64(time.Minute))) // guarantees are counted in parts of a minute: see run.epoch

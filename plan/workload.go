@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/gate"
 	"github.com/sluice-llm/sluice/limits"
 )
@@ -58,19 +59,7 @@ type Call struct {
 const NoOutput = -1
 
 // FieldError names the invalid field of the limits, the workload or the options.
-type FieldError struct {
-	Field string // name of the field, such as "Workload.Latency"
-	Err   error  // reason why the value is invalid
-}
-
-// Error returns a message with the field and the reason.
-func (e *FieldError) Error() string { return fmt.Sprintf("plan: %s: %v", e.Field, e.Err) }
-
-// Unwrap returns the reason for the error.
-func (e *FieldError) Unwrap() error { return e.Err }
-
-// FaultField returns the field, and the error in it.
-func (e *FieldError) FaultField() (string, error) { return e.Field, e.Err }
+type FieldError = fault.FieldError
 
 func wrong(field, format string, args ...any) error {
 	return &FieldError{Field: field, Err: fmt.Errorf(format, args...)}
@@ -107,7 +96,7 @@ func (w Workload) check() error {
 	}
 	for i, c := range w.Calls {
 		if err := c.check(); err != nil {
-			return &FieldError{fmt.Sprintf("Workload.Calls[%d]", i), err}
+			return &FieldError{Field: fmt.Sprintf("Workload.Calls[%d]", i), Err: err}
 		}
 	}
 	return nil

@@ -4,7 +4,6 @@ package answers
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 
@@ -151,7 +150,7 @@ func (r *reader) ofInput() iter.Seq2[answer, error] {
 		}
 		for in, err := range batch.FieldsOf(r.cfg.Input) {
 			if err != nil {
-				yield(answer{}, inputError(err))
+				yield(answer{}, err)
 				return
 			}
 			rec, ok, err := r.results.Find(in.ID)
@@ -204,20 +203,9 @@ func (r *reader) fieldsOfResults() iter.Seq2[[]batch.Field, error] {
 func (r *reader) fieldsOfInput() iter.Seq2[[]batch.Field, error] {
 	return func(yield func([]batch.Field, error) bool) {
 		for in, err := range batch.FieldsOf(r.cfg.Input) {
-			if err != nil {
-				err = inputError(err)
-			}
 			if !yield(in.Fields, err) {
 				return
 			}
 		}
 	}
-}
-
-// inputError returns an error of the input, which only the flag --input names.
-func inputError(err error) error {
-	if wrong, ok := errors.AsType[*batch.ConfigError](err); ok {
-		err = wrong.Err
-	}
-	return fault.New(fault.Input, fmt.Errorf("--input: %w", err), "set --input to the input file of the run")
 }

@@ -34,7 +34,8 @@ standard output of each command is printed, in the order of the items. The comma
 	}
 	define(cmd, flagGroup{"Output", []flag{
 		{name: "format", field: &cfg.Format, metavar: "jsonl|csv|text", help: "Choose the output format", common: true},
-		{name: "input", field: &cfg.Input, metavar: "FILE", help: "Print rows in this input's order, with the input's fields", common: true},
+		{name: "input", field: &cfg.Input, metavar: "FILE", help: "Print rows in this input's order, with the input's fields",
+			common: true, sets: "Input", fix: "set --input to the input file of the run"},
 	}})
 	return cmd
 }

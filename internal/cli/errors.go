@@ -24,16 +24,13 @@ func failed(cmd *cobra.Command, err error) error {
 	return e
 }
 
-// nameFlag names the flag that sets the wrong field of a library's Config, if the error is about one.
+// nameFlag names the flag that sets the invalid field of a library's Config, if the error is about one.
 func nameFlag(cmd *cobra.Command, e *fault.Error) {
-	var wrong interface {
-		error
-		FaultField() (field string, err error)
-	}
-	if !errors.As(e.Err, &wrong) {
+	wrong, ok := errors.AsType[*fault.FieldError](e.Err)
+	if !ok {
 		return
 	}
-	field, cause := wrong.FaultField()
+	field, cause := wrong.Field, wrong.Err
 	e.Code, e.Hint = fault.Value, fault.HintOf(cause)
 	if of := fault.Of(cause); of.Exit() == fault.ExitUsage {
 		e.Code = of.Code

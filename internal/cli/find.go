@@ -382,7 +382,7 @@ func (f *search) ending(err error) *fault.Error {
 	e := fault.Of(err)
 	refused, said := errors.AsType[*provider.Error](err)
 	switch {
-	case fault.Is[*find.FieldError](err):
+	case fault.Is[*fault.FieldError](err):
 		nameFlag(f.o.cmd, e)
 	case errors.Is(err, find.ErrTokenBudget):
 		e.Code, e.Err = fault.Cap, fmt.Errorf("stopped by --token-budget %s: %w", prose.Group(f.forecast.TokenBudget), err)

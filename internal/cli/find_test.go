@@ -332,7 +332,7 @@ func TestHowASearchEnds(t *testing.T) {
 			fault.ExitFailed, "", []string{"hint: run the same command later"}, false, true},
 		{"by a host that is not there", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 3}} },
 			fmt.Errorf("%w: %w", find.ErrNoAnswer, errors.New("connection refused")), fault.ExitFailed, "", []string{"hint: check the network and --base-url"}, false, true},
-		{"before it began", func(r *find.Result) { *r = find.Result{} }, &find.FieldError{Field: "Timeout", Err: errors.New("is odd")}, fault.ExitUsage, "",
+		{"before it began", func(r *find.Result) { *r = find.Result{} }, &fault.FieldError{Field: "Timeout", Err: errors.New("is odd")}, fault.ExitUsage, "",
 			[]string{"sluice: error: --timeout: is odd\nhint: see find --help\n"}, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

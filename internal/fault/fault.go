@@ -131,3 +131,15 @@ func (e *Error) Outcome() string {
 	}
 	return "failed"
 }
+
+// FieldError is the error of an invalid field of a library's Config. A command that has a flag for the field names the flag instead.
+type FieldError struct {
+	Field string // such as "Workload.Latency"
+	Err   error  // reason why the value is invalid
+}
+
+// Error returns the field and the reason.
+func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *FieldError) Unwrap() error { return e.Err }

@@ -40,7 +40,7 @@ type expected struct {
 // tokensOf returns the usual number of tokens in a prompt, with its nonce and the additions of an API.
 func tokensOf(prompt string) int { return (len(prompt)+nonceChars)/4 + 8 }
 
-// Estimate returns the amount that [Auto] may spend with cfg. It sends no request. The error is a *FieldError.
+// Estimate returns the amount that [Auto] may spend with cfg. It sends no request. The error is a *fault.FieldError.
 func Estimate(cfg Config) (Forecast, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -72,7 +72,7 @@ func Estimate(cfg Config) (Forecast, error) {
 	return f.bounded(), nil
 }
 
-// EstimateSweep returns the amount that [Sweep] may spend with cfg. It sends no request. The error is a *FieldError. Tries
+// EstimateSweep returns the amount that [Sweep] may spend with cfg. It sends no request. The error is a *fault.FieldError. Tries
 // that fail come on top; they are rarely billed.
 func EstimateSweep(cfg Config) (Forecast, error) {
 	cfg, err := cfg.withDefaults()

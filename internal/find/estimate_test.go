@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/find"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -104,7 +105,7 @@ func TestAForecastCountsThePromptsOfASweep(t *testing.T) {
 func TestAForecastNamesTheFieldThatIsWrong(t *testing.T) {
 	for _, estimate := range []func(find.Config) (find.Forecast, error){find.Estimate, find.EstimateSweep} {
 		_, err := estimate(forecastOf(t, func(c *find.Config) { c.Budget.MaxCost = new(1.0) }))
-		if wrong, ok := errors.AsType[*find.FieldError](err); !ok || wrong.Field != "MaxCost" {
+		if wrong, ok := errors.AsType[*fault.FieldError](err); !ok || wrong.Field != "MaxCost" {
 			t.Errorf("error %v", err)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/budget"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -81,7 +82,7 @@ func (c Config) withDefaults() (_ Config, err error) {
 	}
 	refuse := func(field string, wrong bool, format string, args ...any) {
 		if wrong && err == nil {
-			err = &FieldError{field, fmt.Errorf(format, args...)}
+			err = &fault.FieldError{Field: field, Err: fmt.Errorf(format, args...)}
 		}
 	}
 	b := &c.Budget
@@ -143,21 +144,6 @@ func (b *Budget) amount(in, out int) budget.Amount {
 	}
 	return a
 }
-
-// FieldError names the field of a Config that is wrong.
-type FieldError struct {
-	Field string
-	Err   error
-}
-
-// Error names the field.
-func (e *FieldError) Error() string { return "find: Config." + e.Field + ": " + e.Err.Error() }
-
-// Unwrap returns the reason.
-func (e *FieldError) Unwrap() error { return e.Err }
-
-// FaultField returns the field, and the error in it.
-func (e *FieldError) FaultField() (string, error) { return e.Field, e.Err }
 
 // Errors of a search that ended early. Another one is a *provider.Error if the provider responds to no request, such as for a
 // spent quota or a rejected key, or the cause of the context.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/find"
 	"github.com/sluice-llm/sluice/internal/suite"
 )
@@ -208,7 +209,7 @@ func TestFiguresThatWouldOverflowAreRefused(t *testing.T) {
 		cfg := over(base(func(*http.Request) (*http.Response, error) { t.Error("a call"); return nil, reset() }))
 		change(&cfg)
 		_, err := find.Auto(t.Context(), cfg)
-		if e, ok := errors.AsType[*find.FieldError](err); !ok || e.Field != field {
+		if e, ok := errors.AsType[*fault.FieldError](err); !ok || e.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

@@ -31,7 +31,7 @@ const (
 )
 
 // Auto searches for the number of calls that may be open at once so that none is refused. It always returns a result, also
-// beside an error: [ErrTokenBudget], [ErrMaxCost], [ErrDay], [ErrNoAnswer], [ErrUnreliable], a *FieldError before any request, a
+// beside an error: [ErrTokenBudget], [ErrMaxCost], [ErrDay], [ErrNoAnswer], [ErrUnreliable], a *fault.FieldError before any request, a
 // *provider.Error if the provider responds to none, or ctx's cause.
 func Auto(ctx context.Context, cfg Config) (*Result, error) {
 	cfg, err := cfg.withDefaults()

@@ -93,7 +93,7 @@ type SweepSettings struct {
 // too short to reach limits per minute.
 //
 // It always returns a result, also beside an error: [ErrTokenBudget], [ErrMaxCost], [ErrNoAnswer] if a run had no success and
-// was not rate-limited either, a *FieldError before any request, a *provider.Error if the provider responds to none, or ctx's
+// was not rate-limited either, a *fault.FieldError before any request, a *provider.Error if the provider responds to none, or ctx's
 // cause.
 func Sweep(ctx context.Context, cfg Config) (*SweepResult, error) {
 	began := time.Now()

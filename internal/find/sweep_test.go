@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/find"
 	"github.com/sluice-llm/sluice/provider"
 	"github.com/sluice-llm/sluice/sim"
@@ -282,7 +283,7 @@ func TestSweepWithoutAModelFailsBeforeAnyCall(t *testing.T) {
 	}))
 	cfg.Target.Model = ""
 	r, err := find.Sweep(t.Context(), cfg)
-	field, ok := errors.AsType[*find.FieldError](err)
+	field, ok := errors.AsType[*fault.FieldError](err)
 	if !ok || field.Field != "Target.Model" || r.Recommended != 0 || r.Error == "" {
 		t.Errorf("%v, %+v", err, r)
 	}

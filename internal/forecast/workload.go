@@ -2,7 +2,6 @@ package forecast
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,7 +36,7 @@ func (c *PlanConfig) read(by provider.Provider) (others int, err error) {
 		return nil
 	})
 	if err != nil {
-		return 0, inputError(err)
+		return 0, err
 	}
 	chosen, err := c.choose(models)
 	if err != nil {
@@ -77,12 +76,4 @@ func (c *PlanConfig) choose(models map[string]*Lane) (*Lane, error) {
 	}
 	return nil, fault.New(fault.Input, fmt.Errorf("%s has no requests for model %s, only for %s", c.Input, c.Model, list),
 		"choose one of these models with --model")
-}
-
-// inputError returns the error about an input as sluice run reports it.
-func inputError(err error) error {
-	if wrong, ok := errors.AsType[*batch.ConfigError](err); ok && wrong.Field == "Input" {
-		return fault.New(fault.File, fmt.Errorf("--workload: %w", wrong.Err), "name a file of JSON lines, or - for standard input")
-	}
-	return fault.New(fault.Input, err, "%s", cmp.Or(fault.HintOf(err), "correct the line: sluice run must accept the item"))
 }

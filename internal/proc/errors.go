@@ -7,21 +7,6 @@ import (
 	"github.com/sluice-llm/sluice/internal/fault"
 )
 
-// ConfigError is returned by Open for a Config that is wrong.
-type ConfigError struct {
-	Field string
-	Err   error
-}
-
-// Error names the field.
-func (e *ConfigError) Error() string { return "proc: " + e.Field + ": " + e.Err.Error() }
-
-// Unwrap returns what is wrong.
-func (e *ConfigError) Unwrap() error { return e.Err }
-
-// FaultField returns the field, and the error in it.
-func (e *ConfigError) FaultField() (string, error) { return e.Field, e.Err }
-
 // mostBlocked is how many stages a BlockedError names.
 const mostBlocked = 10
 

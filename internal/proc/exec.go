@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/budget"
 	"github.com/sluice-llm/sluice/internal/command"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/proc/agents"
 	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -139,13 +140,13 @@ func newExec(cfg Config) *Exec {
 func (x *Exec) prepare() (err error) {
 	cfg := &x.cfg
 	if x.template, err = cfg.Command.parse(); err != nil {
-		return &ConfigError{Field: "Command", Err: err}
+		return &fault.FieldError{Field: "Command", Err: err}
 	}
 	if cfg.Command.Persistent && x.template.values {
-		return &ConfigError{Field: "Command", Err: errValues}
+		return &fault.FieldError{Field: "Command", Err: errValues}
 	}
 	if _, err := command.Find(x.literal()); err != nil {
-		return &ConfigError{Field: "Command", Err: err}
+		return &fault.FieldError{Field: "Command", Err: err}
 	}
 	if cfg.Verdict.CLI == nil {
 		cfg.Verdict.CLI = agents.Recognise(cfg.Command.Args[0])
@@ -154,7 +155,7 @@ func (x *Exec) prepare() (err error) {
 		x.template.file = pieces(cfg.Verdict.ResultFile)
 	}
 	if x.dir, err = filepath.Abs(cfg.Dir); err != nil {
-		return &ConfigError{Field: "Dir", Err: err}
+		return &fault.FieldError{Field: "Dir", Err: err}
 	}
 	x.settings = cfg.hash()
 	x.lane = newLane(cfg)

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/jsonscan"
 	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -52,16 +53,16 @@ func openInput(x *Exec) (*input, error) {
 	in := &input{x: x}
 	if x.cfg.Items.Path == "-" {
 		if len(x.cfg.Items.Only) > 0 || x.cfg.Items.From != "" {
-			return nil, &ConfigError{Field: "Items", Err: errors.New("stages can be selected only in an input file, not in standard input")}
+			return nil, &fault.FieldError{Field: "Items", Err: errors.New("stages can be selected only in an input file, not in standard input")}
 		}
 		if x.cfg.Items.Changed == rows.ChangedRedo { // their old lines could not go with the first new one: nobody knows yet which they are
-			return nil, &ConfigError{Field: "Items", Err: errors.New("changed items can run again only with an input file, not with standard input")}
+			return nil, &fault.FieldError{Field: "Items", Err: errors.New("changed items can run again only with an input file, not with standard input")}
 		}
 		return in, nil
 	}
 	file, err := rows.Open(x.cfg.Items.Path, nil)
 	if err != nil {
-		return nil, &ConfigError{Field: "Items", Err: err}
+		return nil, &fault.FieldError{Field: "Items", Err: err}
 	}
 	in.file = file
 	if err := in.scan(); err != nil {
@@ -99,7 +100,7 @@ func (in *input) scan() error {
 			break
 		}
 		if err != nil {
-			return &ConfigError{Field: "Items", Err: err}
+			return &fault.FieldError{Field: "Items", Err: err}
 		}
 		item, problem := in.read(r)
 		if problem == nil {
@@ -145,12 +146,12 @@ func (in *input) choose() error {
 	}
 	if len(in.x.cfg.Items.Only) > 0 {
 		if err := in.stages.only(in.x.cfg.Items.Only...); err != nil {
-			return &ConfigError{Field: "Only", Err: err}
+			return &fault.FieldError{Field: "Only", Err: err}
 		}
 	}
 	if in.x.cfg.Items.From != "" {
 		if err := in.stages.from(in.x.cfg.Items.From); err != nil {
-			return &ConfigError{Field: "From", Err: err}
+			return &fault.FieldError{Field: "From", Err: err}
 		}
 	}
 	for i := range in.stages.all {
@@ -353,7 +354,7 @@ func (in *input) feedStdin(ctx context.Context) iter.Seq2[work.Item, error] {
 				return
 			}
 			if err != nil {
-				yield(work.Item{}, &ConfigError{Field: "Items", Err: err})
+				yield(work.Item{}, &fault.FieldError{Field: "Items", Err: err})
 				return
 			}
 			row, problem := in.read(r)

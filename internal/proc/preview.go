@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/internal/work"
@@ -30,7 +31,7 @@ type Planned struct {
 func ReadPreview(cfg Config, each func(Planned) error) (Preview, error) {
 	x := newExec(cfg)
 	if cfg.Items.Path == "-" {
-		return Preview{}, &ConfigError{Field: "Items", Err: errors.New("standard input can be read only once: use an input file")}
+		return Preview{}, &fault.FieldError{Field: "Items", Err: errors.New("standard input can be read only once: use an input file")}
 	}
 	if err := x.prepare(); err != nil {
 		return Preview{}, err

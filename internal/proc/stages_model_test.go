@@ -13,9 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/work"
-	"pgregory.net/rapid"
 )
 
 // stageItem is an item of a random input.

@@ -13,9 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/sluice-llm/sluice/internal/suite"
 	"github.com/sluice-llm/sluice/internal/work"
-	"pgregory.net/rapid"
 )
 
 // parseStages makes an input of words such as "T2:T1,T0": an item of stage T2 needs T1 and T0. The stage "-" is none.
