@@ -3,11 +3,9 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/sluice-llm/sluice/internal/find"
 	"github.com/sluice-llm/sluice/internal/prose"
@@ -18,15 +16,15 @@ import (
 // printSpending prints the amount that a search may spend.
 func printSpending(s *term.Streams, cfg *find.Config, f find.Forecast, auto bool) error {
 	s.Errorf("sluice: a search with %s at %s may spend\n", cfg.Target.Model, cfg.Provider.Name)
-	w := tabwriter.NewWriter(s.Err, 0, 0, 2, ' ', 0)
-	header := "  \trequests\ttokens"
-	if f.Max.Cost != nil {
-		header += "\tcost"
+	var t term.Table
+	header := []string{"  ", "requests", "tokens", "cost"}
+	if f.Max.Cost == nil {
+		header = header[:3]
 	}
-	fmt.Fprintln(w, header)
-	printAmount(w, "usually", f.Typical)
-	printAmount(w, "at most", f.Max)
-	if err := w.Flush(); err != nil {
+	t.Row(header...)
+	addAmount(&t, "usually", f.Typical)
+	addAmount(&t, "at most", f.Max)
+	if err := t.Print(s.Err); err != nil {
 		return err
 	}
 	if auto {
@@ -46,19 +44,18 @@ func printSpending(s *term.Streams, cfg *find.Config, f find.Forecast, auto bool
 	return nil
 }
 
-func printAmount(w io.Writer, name string, a find.Amount) {
-	fmt.Fprintf(w, "  %s\t%s\t%s", name, prose.Group(a.Requests), prose.Thousands(a.Tokens))
+func addAmount(t *term.Table, name string, a find.Amount) {
+	cells := []string{"  " + name, prose.Group(a.Requests), prose.Thousands(a.Tokens)}
 	if a.Cost != nil {
-		fmt.Fprintf(w, "\t%s", prose.Dollars(*a.Cost))
+		cells = append(cells, prose.Dollars(*a.Cost))
 	}
-	fmt.Fprintln(w)
+	t.Row(cells...)
 }
 
 // printPublished prints published limits as a table.
 func printPublished(s *term.Streams, found *provider.AccountLimits) error {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "MODELS\tLIMITS")
+	var t term.Table
+	t.Row("MODELS", "LIMITS")
 	for _, g := range found.Groups {
 		var words []string
 		for _, l := range g.Limits {
@@ -67,11 +64,7 @@ func printPublished(s *term.Streams, found *provider.AccountLimits) error {
 		for _, name := range slices.Sorted(maps.Keys(g.Other)) {
 			words = append(words, name+" "+prose.Group(g.Other[name]))
 		}
-		fmt.Fprintf(w, "%s\t%s\n", term.Escape(cmp.Or(strings.Join(g.Models, " "), "("+g.Name+")")), term.Escape(cmp.Or(strings.Join(words, ", "), "none")))
+		t.Row(cmp.Or(strings.Join(g.Models, " "), "("+g.Name+")"), cmp.Or(strings.Join(words, ", "), "none"))
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	_, err := s.Out.Write([]byte(b.String()))
-	return err
+	return t.Print(s.Out)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -50,9 +49,8 @@ func printModels(s *term.Streams, pattern string, asJSON bool) error {
 		}
 		return nil
 	}
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PROVIDER\tMODEL\t$ IN/OUT\tCACHED\tWRITE/1H\tBATCH\tFLEX\tPRIORITY\tCONTEXT\tOUTPUT\tSOURCE")
+	var t term.Table
+	t.Row("PROVIDER", "MODEL", "$ IN/OUT", "CACHED", "WRITE/1H", "BATCH", "FLEX", "PRIORITY", "CONTEXT", "OUTPUT", "SOURCE")
 	price := func(usd float64) string { return strconv.FormatFloat(usd, 'f', -1, 64) }
 	rate := func(r *pricing.Rate) string {
 		if r == nil {
@@ -72,11 +70,8 @@ func printModels(s *term.Streams, pattern string, asJSON bool) error {
 		if r.Doubtful {
 			source = "?"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Provider, r.Name, rate(&r.Rate),
-			price(r.CachedInput), price(r.CacheWrite)+"/"+price(r.CacheWriteHour), rate(r.Batch), rate(r.Flex), rate(r.Priority),
-			size(r.MaxInput), size(r.MaxOutput), source)
+		t.Row(r.Provider, r.Name, rate(&r.Rate), price(r.CachedInput), price(r.CacheWrite)+"/"+price(r.CacheWriteHour),
+			rate(r.Batch), rate(r.Flex), rate(r.Priority), size(r.MaxInput), size(r.MaxOutput), source)
 	}
-	w.Flush()
-	_, err := s.Out.Write([]byte(b.String()))
-	return err
+	return t.Print(s.Out)
 }

@@ -3,11 +3,9 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/sluice-llm/sluice"
@@ -33,24 +31,22 @@ func (f *figures) name() string {
 
 // print writes the figures as a table.
 func (f *figures) print(s *term.Streams) error {
-	var table strings.Builder
-	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "\t%s\n", f.name())
-	printRows(w, f.rows())
+	var t term.Table
+	t.Row("", f.name())
+	printRows(&t, f.rows())
 	if f.Forecast != nil {
-		fmt.Fprintf(w, "\nsimulated in virtual time, with %s\n", clientWords(f.Forecast.Client))
-		printRows(w, f.foreseen())
+		t.Linef("\nsimulated in virtual time, with %s", clientWords(f.Forecast.Client))
+		printRows(&t, f.foreseen())
 	}
-	fmt.Fprintf(w, "\nlimits of %s\n", f.name())
-	f.printLimits(w)
+	t.Linef("\nlimits of %s", f.name())
+	f.printLimits(&t)
 	for i, a := range f.Assumed {
 		if i == 0 {
-			fmt.Fprintf(w, "\nassumed\n")
+			t.Linef("\nassumed")
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", a.What, a.Value, term.Escape(a.Why))
+		t.Row("  "+a.What, a.Value, a.Why)
 	}
-	w.Flush() // into memory
-	if _, err := io.WriteString(s.Out, s.Out.Fit(table.String())); err != nil {
+	if err := t.Print(s.Out); err != nil {
 		return err
 	}
 	s.Errorf("sluice: the provider's headers and rejections override these limits\n")
@@ -60,16 +56,11 @@ func (f *figures) print(s *term.Streams) error {
 // figureRow is one figure with an explanation. A row without a value is omitted.
 type figureRow struct{ label, value, text string }
 
-func printRows(w io.Writer, rows []figureRow) {
+func printRows(t *term.Table, rows []figureRow) {
 	for _, row := range rows {
-		if row.value == "" {
-			continue
+		if row.value != "" {
+			t.Row(row.label, row.value, row.text)
 		}
-		line := row.label + "\t" + row.value
-		if row.text != "" {
-			line += "\t" + row.text
-		}
-		fmt.Fprintln(w, line)
 	}
 }
 
@@ -191,22 +182,22 @@ func (f *figures) cost() (value, text string) {
 }
 
 // printLimits lists the limits with their sources.
-func (f *figures) printLimits(w io.Writer) {
+func (f *figures) printLimits(t *term.Table) {
 	for d := range new(sluice.Limits).All() {
 		if l := *f.Limits.At(d); l != nil {
-			fmt.Fprintf(w, "  %s\t%s\t%s\n", d, prose.Number(l.Value), f.sourceWords(l))
+			t.Row(append([]string{"  " + d.String(), prose.Number(l.Value)}, f.sourceWords(l)...)...)
 		}
 		if window := f.Limits.WindowOf(d); window != nil && window.N > 0 {
-			fmt.Fprintf(w, "  %s\t%s\t%s\n", d.WindowName(), *window, limits.SourceConfigured)
+			t.Row("  "+d.WindowName(), window.String(), string(limits.SourceConfigured))
 		}
 	}
 	if burst := f.Limits.Burst; burst > 0 {
-		fmt.Fprintf(w, "  burst\t%s\t%s\n", prose.Span(time.Duration(burst)), limits.SourceConfigured)
+		t.Row("  burst", prose.Span(time.Duration(burst)), string(limits.SourceConfigured))
 	}
 }
 
 // sourceWords writes the source of a limit in cells.
-func (f *figures) sourceWords(l *config.Limit) string {
+func (f *figures) sourceWords(l *config.Limit) []string {
 	from := []string{string(l.Source)}
 	if t := f.Source; l.Source == limits.SourceRegistry && t != nil {
 		from = []string{"published", t.Date, t.URL, t.Note}
@@ -216,10 +207,7 @@ func (f *figures) sourceWords(l *config.Limit) string {
 	} else if !l.At.IsZero() {
 		from = append(from, l.At.Format(time.DateOnly))
 	}
-	for i := range from {
-		from[i] = term.Escape(from[i])
-	}
-	return strings.Join(slices.DeleteFunc(from, func(text string) bool { return text == "" }), "\t")
+	return slices.DeleteFunc(from, func(text string) bool { return text == "" })
 }
 
 // batchWords writes the cost of the requests by the Batch API.
@@ -325,23 +313,18 @@ func listRegistry(s *term.Streams, r *provider.Registry, name, model string, asJ
 	if asJSON {
 		return s.JSON(list)
 	}
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PROVIDER\tTIER\tMODELS\tLIMITS\t$ IN/OUT\tDATE\tSOURCE")
+	var table term.Table
+	table.Row("PROVIDER", "TIER", "MODELS", "LIMITS", "$ IN/OUT", "DATE", "SOURCE")
 	for _, e := range list.Providers {
 		if len(e.Tiers) == 0 {
-			fmt.Fprintf(w, "%s\t-\t%s\tnot published\t-\t%s\t%s\n", term.Escape(e.Name), term.Escape(cmp.Or(model, "-")),
-				term.Escape(doubted(e.Date, e.Doubtful)), term.Escape(e.Source))
+			table.Row(e.Name, "-", cmp.Or(model, "-"), "not published", "-", doubted(e.Date, e.Doubtful), e.Source)
 		}
 		for _, t := range e.Tiers {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", term.Escape(e.Name), term.Escape(t.Tier), term.Escape(modelWords(t)),
-				prose.Limits(t.Limits), priceWords(t), term.Escape(doubted(t.Date, t.Doubtful)), term.Escape(t.Source))
+			table.Row(e.Name, t.Tier, cmp.Or(strings.Join(t.Families(), " "), "all"), prose.Limits(t.Limits), priceWords(t), doubted(t.Date, t.Doubtful), t.Source)
 		}
 	}
-	w.Flush()
-	b.WriteString("A ? marks doubtful values: old, contradicted, or not from the provider itself. Missing values are unknown.\n")
-	_, err := s.Out.Write([]byte(b.String()))
-	return err
+	table.Linef("A ? marks doubtful values: old, contradicted, or not from the provider itself. Missing values are unknown.")
+	return table.Print(s.Out)
 }
 
 // doubted returns a date, with a mark if the values are doubtful.
@@ -351,11 +334,6 @@ func doubted(date string, doubtful bool) string {
 		date += " ?"
 	}
 	return date
-}
-
-// modelWords lists the models of a tier.
-func modelWords(t provider.Tier) string {
-	return cmp.Or(strings.Join(t.Families(), " "), "all")
 }
 
 // priceWords writes both prices.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/sluice-llm/sluice/batch"
@@ -167,13 +166,12 @@ func dryItems(d *forecast.DryRun) string {
 // printDryModels prints a line for each model.
 func printDryModels(s *term.Streams, d *forecast.DryRun) error {
 	if len(d.Models) > 1 {
-		w := tabwriter.NewWriter(s.Err, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "  model\titems\ttokens in\tmost out\tcost\ttime\tlimited by")
+		var t term.Table
+		t.Row("  model", "items", "tokens in", "most out", "cost", "time", "limited by")
 		for _, l := range d.Models {
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", term.Escape(l.Model), prose.Group(l.Items), prose.Group(l.InputTokens),
-				prose.Known(l.MaxOutputTokens, "?"), shortCost(l.Cost), shortTime(l.TimeS), l.BoundBy)
+			t.Row("  "+l.Model, prose.Group(l.Items), prose.Group(l.InputTokens), prose.Known(l.MaxOutputTokens, "?"), shortCost(l.Cost), shortTime(l.TimeS), l.BoundBy)
 		}
-		if err := w.Flush(); err != nil {
+		if err := t.Print(s.Err); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/prose"
@@ -32,21 +31,20 @@ func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
 // printStress prints the table.
 func printStress(s *term.Streams, d *stress.Result) error {
-	var b strings.Builder
+	var t term.Table
 	where := "the simulator"
 	if d.Endpoint != "" {
 		where = d.Model + " at " + d.Endpoint
 	}
-	fmt.Fprintf(&b, "%s: %s, %s, seed %d, %s to %s\n\n", d.Level, prose.Count(d.Slots, "slot"),
+	t.Linef("%s: %s, %s, seed %d, %s to %s\n", d.Level, prose.Count(d.Slots, "slot"),
 		prose.Span(time.Duration(d.TookMS)*time.Millisecond), d.Seed, prose.Count(int(d.Seen), "request"), term.Escape(where))
-	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	for _, row := range d.Rows {
 		value, threshold, verdict := "-", "", ""
 		if row.Value != nil {
 			value = quantity(*row.Value, row.Unit)
 		}
-		if t := row.Threshold; t != nil {
-			threshold = t.Op + " " + quantity(t.Value, row.Unit)
+		if bound := row.Threshold; bound != nil {
+			threshold = bound.Op + " " + quantity(bound.Value, row.Unit)
 		}
 		switch {
 		case row.Value == nil:
@@ -56,23 +54,12 @@ func printStress(s *term.Streams, d *stress.Result) error {
 		case row.Threshold != nil:
 			verdict = "ok"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", words(row.Name), value, threshold, verdict, row.Note)
+		t.Row(words(row.Name), value, threshold, verdict, row.Note)
 	}
-	w.Flush()
 	for _, l := range d.LeftOut {
-		fmt.Fprintf(&b, "\nomitted: %s: %s\n", l.Part, term.Escape(l.Why))
+		t.Linef("\nomitted: %s: %s", l.Part, term.Escape(l.Why))
 	}
-	_, err := fmt.Fprint(s.Out, trimmed(b.String()))
-	return err
-}
-
-// trimmed takes blanks off the ends of lines.
-func trimmed(text string) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		b.WriteString(strings.TrimRight(line, " \n") + "\n")
-	}
-	return b.String()
+	return t.Print(s.Out)
 }
 
 // quantity writes a number with its unit.
