@@ -7,17 +7,14 @@ import (
 
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/account"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/runinfo"
-	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/provider"
 )
 
 // accountFlags fill an account.Config.
-type accountFlags struct {
-	account.Config
-	limits limitFlags
-}
+type accountFlags struct{ account.Config }
 
 // target returns the flags of the provider, its address, the model and the key. use is the help of the model.
 func (f *accountFlags) target(use string) []flag {
@@ -49,8 +46,7 @@ func (f *accountFlags) config(s *term.Streams) (cfg account.Config, err error) {
 	cfg = f.Config
 	cfg.Hide = s.Hide
 	cfg.Warn = func(text string) { s.Errorf("sluice: warning: %s\n", term.Escape(text)) }
-	cfg.Limits, err = f.limits.Limits()
-	return cfg, err
+	return cfg, checkLimits(&cfg.Limits)
 }
 
 // open opens the accounts.
@@ -67,35 +63,16 @@ func explainSettings(s *term.Streams, from *account.Settings, verbose bool) {
 	from.Explain(s.Logger(verbose))
 }
 
-// rereading lets read apply the limits of changed settings while a command works, and prints what changed.
-func rereading(s *term.Streams, settings *account.Settings, read func() (lines []string, err error)) signals.Reread {
-	if settings.File.Name == "" {
-		return signals.Reread{}
-	}
-	return signals.Reread{Files: settings.Files, Read: func() signals.Files {
-		lines, err := read()
-		printReread(s, "limits", lines, err)
-		return nil
-	}}
-}
-
-// sharedFlags say with whom limits are shared.
-type sharedFlags struct {
-	url string
-}
-
-func (f *sharedFlags) flag() flag { return redisFlag(&f.url) }
-
 func redisFlag(field *string) flag {
 	return flag{name: "redis", field: field, metavar: "URL", help: "Share limits via Redis; password in $" + cluster.PasswordVariable}
 }
 
-// open connects to Redis; nil if there is no URL. role is the command.
-func (f *sharedFlags) open(ctx context.Context, s *term.Streams, role string, verbose bool) (*account.Shared, error) {
-	if f.url == "" {
+// openShared connects to Redis; nil if there is no URL. role is the command.
+func openShared(ctx context.Context, s *term.Streams, url, role string, verbose bool) (*account.Shared, error) {
+	if url == "" {
 		return nil, nil
 	}
-	return account.OpenShared(ctx, cluster.Config{URL: f.url, Role: role, Logger: s.Logger(verbose)}, "--redis", s.Hide)
+	return account.OpenShared(ctx, cluster.Config{URL: url, Role: role, Logger: s.Logger(verbose)}, "--redis", s.Hide)
 }
 
 // shownArgs returns arguments without the password in the URL of Redis.
@@ -114,9 +91,10 @@ func shownArgs(args []string) []string {
 	return shown
 }
 
-// lineOf returns the command line args, for hints about err, the error of a run; nil is none.
-func lineOf(args []string, keys *account.Accounts, err error) runinfo.CommandLine {
-	return runinfo.CommandLine{Own: args, Phrases: []string{"another output", "another output with -o", "check the key", keyHint(keys, err)}}
+// explainRun returns the error of a run of requests, with a hint in words of the command line args.
+func explainRun(args []string, keys *account.Accounts, err error) *fault.Error {
+	line := runinfo.CommandLine{Own: args, Phrases: []string{"another output", "another output with -o", "check the key", keyHint(keys, err)}}
+	return line.Explain(err)
 }
 
 // keyHint names the rejected key.

@@ -37,8 +37,8 @@ func nameFlag(cmd *cobra.Command, e *fault.Error) {
 	}
 	e.Err = cause
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if slices.Contains(f.Annotations[setsOf], field) {
-			e.Err, e.Hint = fmt.Errorf("--%s: %w", f.Name, cause), cmp.Or(e.Hint, f.Annotations[fixOf][0])
+		if row := rowOf(f); slices.Contains(strings.Fields(row.sets), field) {
+			e.Err, e.Hint = fmt.Errorf("--%s: %w", f.Name, cause), cmp.Or(e.Hint, row.fix)
 		}
 	})
 	if field == "Input" && e.Err == cause { // it is an argument

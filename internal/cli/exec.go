@@ -226,7 +226,7 @@ func runExec(ctx context.Context, s *term.Streams, o *execOptions) (err error) {
 	if r.hours, err = proc.ParseHours(o.notBetween); err != nil {
 		return err
 	}
-	if r.session, err = openSession(ctx, s, "exec", &o.watch, sharedFlags{}); err != nil {
+	if r.session, err = openSession(ctx, s, "exec", &o.watch, ""); err != nil {
 		return err
 	}
 	defer r.close()
@@ -284,7 +284,7 @@ func (r *execRun) run(ctx context.Context) error {
 	defer abandon()
 	var rep proc.Report
 	var err error
-	r.supervise(supervised{r.status, r.exec.Drain, abandon, r.accounts.Settings, r.accounts.Reread}, func(refresh func()) {
+	r.supervise(supervised{r.status, r.exec.Drain, abandon}, func(refresh func()) {
 		stop := r.hours.Keep(r.commands, r.pauses, r.s.Logger(true), refresh)
 		defer stop()
 		rep, err = r.exec.Run(ctx)

@@ -161,29 +161,13 @@ func (o *findOptions) check() error {
 	if !o.cmd.Flags().Changed("keys-file") && !account.HasDotEnv() {
 		o.account.Keys.File = ""
 	}
-	switch {
-	case o.published:
-		return o.checkPublished()
-	case o.account.Model == "":
-		return fault.New(fault.Missing, errors.New("no model: --model is missing"), "name the model, for example --model gpt-4o-mini")
-	}
-	return o.checkFiles()
-}
-
-// checkPublished rejects a search without a provider.
-func (o *findOptions) checkPublished() error {
-	if o.account.Model == "" && o.account.Provider == "" {
-		return fault.New(fault.Missing, errors.New("--from-provider: the provider is missing"), "name the provider, for example --provider openai")
-	}
-	return nil
-}
-
-// checkFiles rejects an output file that is an input.
-func (o *findOptions) checkFiles() error {
-	if o.outputFile == "-" {
-		return fault.New(fault.Value, errors.New("--output-file - is not a file"), "use --json to print the document on standard output")
-	}
-	return regular.KeepApart("--output-file", o.outputFile, append(o.account.Sources, o.cfg.PromptFile, o.account.Keys.File)...)
+	noModel := o.account.Model == ""
+	return cmp.Or(checkRules(
+		rule{o.published && noModel && o.account.Provider == "", fault.Missing, "--from-provider: the provider is missing",
+			"name the provider, for example --provider openai"},
+		rule{!o.published && noModel, fault.Missing, "no model: --model is missing", "name the model, for example --model gpt-4o-mini"},
+		rule{o.outputFile == "-", fault.Value, "--output-file - is not a file", "use --json to print the document on standard output"},
+	), regular.KeepApart("--output-file", o.outputFile, append(o.account.Sources, o.cfg.PromptFile, o.account.Keys.File)...))
 }
 
 // prepare completes the Config of the search, and forecasts its spending. Nothing is sent.

@@ -37,15 +37,18 @@ type flagGroup struct {
 	flags []flag
 }
 
-// Annotations of a defined flag.
-const (
-	groupOf   = "group"
-	commonOf  = "common"
-	withoutOf = "without"
-	metavarOf = "metavar"
-	setsOf    = "sets"
-	fixOf     = "fix"
-)
+// defined is the value of a flag, with its row and the heading above it.
+type defined struct {
+	pflag.Value
+	flag
+	group string
+}
+
+// rowOf returns the row of a flag. The row of one of cobra's own flags is empty.
+func rowOf(f *pflag.Flag) defined {
+	row, _ := f.Value.(defined)
+	return row
+}
 
 // define gives a command the flags of its table, and has it refuse flags that cannot be combined.
 func define(cmd *cobra.Command, groups ...flagGroup) {
@@ -54,21 +57,10 @@ func define(cmd *cobra.Command, groups ...flagGroup) {
 	for _, g := range groups {
 		for _, row := range g.flags {
 			name, letter, _ := strings.Cut(row.name, ",")
-			f := fs.VarPF(row.value(), name, letter, row.help)
+			f := fs.VarPF(defined{row.value(), row, g.title}, name, letter, row.help)
 			if _, isSwitch := row.field.(*bool); isSwitch {
 				f.NoOptDefVal = "true"
 			}
-			f.Annotations = map[string][]string{groupOf: {g.title}}
-			if row.common {
-				f.Annotations[commonOf] = nil
-			}
-			if row.without != "" {
-				f.Annotations[withoutOf] = strings.Fields(row.without)
-			}
-			if row.metavar != "" {
-				f.Annotations[metavarOf] = []string{row.metavar} // also of a value with a kind of its own
-			}
-			f.Annotations[setsOf], f.Annotations[fixOf] = strings.Fields(row.sets), []string{row.fix}
 			row.complete(cmd, name)
 		}
 	}
@@ -84,7 +76,7 @@ func define(cmd *cobra.Command, groups ...flagGroup) {
 // checkConflicts refuses two flags that cannot be combined.
 func checkConflicts(fs *pflag.FlagSet) (err error) {
 	fs.Visit(func(f *pflag.Flag) {
-		for _, other := range f.Annotations[withoutOf] {
+		for _, other := range strings.Fields(rowOf(f).without) {
 			if given := fs.Lookup(other); err == nil && given != nil && given.Changed && given.Value.String() != "false" && f.Value.String() != "false" {
 				err = fault.New(fault.Conflict, fmt.Errorf("--%s and --%s cannot be combined", f.Name, other), "omit one of the two flags")
 			}
@@ -335,8 +327,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	} else {
 		err = fmt.Errorf("%s: %w", given, wrong.Unwrap())
 	}
-	if fix := wrong.GetFlag().Annotations[fixOf]; wrong.GetValue() != "" && len(fix) > 0 && fix[0] != "" {
-		help = fix[0]
+	if wrong.GetValue() != "" {
+		help = cmp.Or(rowOf(wrong.GetFlag()).fix, help)
 	}
 	return fault.New(fault.Value, err, "%s", help)
 }
@@ -399,7 +391,7 @@ func published(cmd *cobra.Command, flag string) (names []string) {
 	}
 	var from account.Sources
 	if f := cmd.Flags().Lookup("config"); f != nil {
-		from = f.Value.(*option).given
+		from = rowOf(f).Value.(*option).given
 	}
 	registry, name := provider.Published(), ""
 	if s, err := from.Open(); err == nil {

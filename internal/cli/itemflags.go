@@ -55,16 +55,10 @@ type boundFlags struct {
 	deadline     deadlineFlag
 }
 
-// budgetFlags limit a run of requests.
-type budgetFlags struct {
-	boundFlags
-	price priceFlag
-}
-
 func (f *boundFlags) flags() []flag {
 	return []flag{
 		{name: "max-cost", field: usd(&f.Cost), help: "Stop before the run costs more than this amount", common: true},
-		{name: "deadline", field: &f.deadline, help: "Start no items after this time (2h or 2026-01-31T18:00:00Z)"},
+		{name: "deadline", field: f.deadline.option(), help: "Start no items after this time (2h or 2026-01-31T18:00:00Z)"},
 		{name: "max-failures", field: &option{kind: "N|N%", set: f.setFailures},
 			help: "Stop at N failed items, or when more than N % of items fail"},
 	}
@@ -96,14 +90,9 @@ type deadlineFlag struct {
 	at    time.Time
 }
 
-// String returns the text that was given.
-func (d *deadlineFlag) String() string { return d.text }
+func (d *deadlineFlag) option() *option { return &option{kind: "DURATION|TIME", set: d.set} }
 
-// Type returns the metavar.
-func (d *deadlineFlag) Type() string { return "DURATION|TIME" }
-
-// Set reads the deadline.
-func (d *deadlineFlag) Set(text string) (err error) {
+func (d *deadlineFlag) set(text string) (err error) {
 	*d = deadlineFlag{text: text}
 	if d.after, err = time.ParseDuration(text); err == nil {
 		return wrongIf(d.after <= 0, "is not above zero")

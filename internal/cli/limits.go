@@ -11,35 +11,32 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// limitFlags are the configured limits. Limits that are not configured are learned.
-type limitFlags struct {
-	limits sluice.Limits
-}
-
-// flags returns the flags of the limits, with how a limit is found if it is not configured.
-func (f *limitFlags) flags(otherwise string) []flag {
+// limitFlags returns the flags of the limits. unset is the default: how a limit is found if it is not configured.
+func limitFlags(l *sluice.Limits, unset string) []flag {
+	row := func(d limits.Dimension, what string) flag {
+		return flag{name: d.String(), field: countFrom(l.At(d), 1), metavar: "N", help: "Limit " + what + " (default: " + unset + ")",
+			common: true, sets: "Limits." + d.Field()}
+	}
 	return []flag{
-		{name: limits.Requests.String(), field: countFrom(f.limits.At(limits.Requests), 1), metavar: "N", help: "Limit requests per minute (default: " + otherwise + ")", common: true, sets: "Limits." + limits.Requests.Field()},
-		{name: limits.Tokens.String(), field: countFrom(f.limits.At(limits.Tokens), 1), metavar: "N", help: "Limit tokens per minute (default: " + otherwise + ")", common: true, sets: "Limits." + limits.Tokens.Field()},
-		{name: limits.Concurrency.String(), field: countFrom(f.limits.At(limits.Concurrency), 1), metavar: "N", help: "Limit requests in flight (default: " + otherwise + ")", common: true, sets: "Limits." + limits.Concurrency.Field()},
-		{name: rateLimitFlag, field: f.others(), metavar: "NAME=N", help: "Set another limit, such as rpd=10000; repeatable", sets: otherFields()},
+		row(limits.Requests, "requests per minute"), row(limits.Tokens, "tokens per minute"), row(limits.Concurrency, "requests in flight"),
+		{name: rateLimitFlag, field: otherLimits(l), metavar: "NAME=N", help: "Set another limit, such as rpd=10000; repeatable", sets: otherFields()},
 	}
 }
 
 const rateLimitFlag = "rate-limit"
 
-// others returns the flag of the limits that have none of their own: per minute or day, with any other period, or the size of buckets.
-func (f *limitFlags) others() *option {
+// otherLimits is the option for limits without a flag: per minute or day, with any other period, or the size of buckets.
+func otherLimits(l *sluice.Limits) *option {
 	var rows []flag
-	for d, limit := range f.limits.All() {
+	for d, limit := range l.All() {
 		if !slices.Contains(limitNames(), d.String()) {
 			rows = append(rows, flag{name: d.String(), field: countFrom(limit, 1)})
 		}
-		if w := f.limits.WindowOf(d); w != nil {
+		if w := l.WindowOf(d); w != nil {
 			rows = append(rows, flag{name: d.WindowName(), field: w, metavar: "N/DURATION"})
 		}
 	}
-	rows = append(rows, flag{name: "burst", field: durationFrom(&f.limits.Burst, 1)})
+	rows = append(rows, flag{name: "burst", field: durationFrom(&l.Burst, 1)})
 	return namedValues(limitNames(), rows)
 }
 
@@ -67,15 +64,15 @@ func limitFlag(d limits.Dimension) string {
 	return fmt.Sprintf("--%s %s", rateLimitFlag, d)
 }
 
-// Limits returns the limits, or a usage error that names the flag that is wrong.
-func (f *limitFlags) Limits() (sluice.Limits, error) {
-	for d, value := range f.limits.All() {
-		if w := f.limits.WindowOf(d); w != nil && w.N > 0 && *value > 0 {
-			return sluice.Limits{}, fault.New(fault.Conflict, fmt.Errorf("--%s and --%s %s=%s both limit the %s", d, rateLimitFlag, d.WindowName(), *w, d.WindowName()),
+// checkLimits rejects a dimension with two limits.
+func checkLimits(l *sluice.Limits) error {
+	for d, value := range l.All() {
+		if w := l.WindowOf(d); w != nil && w.N > 0 && *value > 0 {
+			return fault.New(fault.Conflict, fmt.Errorf("--%s and --%s %s=%s both limit the %s", d, rateLimitFlag, d.WindowName(), *w, d.WindowName()),
 				"omit one of the two flags")
 		}
 	}
-	return f.limits, nil
+	return nil
 }
 
 // limitParts lists limits by name, in the order in which flags have them.

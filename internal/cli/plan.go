@@ -28,7 +28,6 @@ type planOptions struct {
 
 	cfg      forecast.PlanConfig
 	settings account.Sources
-	limits   limitFlags
 	price    priceFlag
 	maxCost  float64
 	deadline deadlineFlag
@@ -79,7 +78,7 @@ func (o *planOptions) table() []flagGroup {
 			{name: "tier", field: &o.cfg.Tier, metavar: "NAME", help: "Use the published limits of this account tier", common: true},
 			configFlag(&o.settings),
 			{name: "list", field: &o.list, help: "List the published limits and exit", common: true},
-		}, o.limits.flags("as published")...)},
+		}, limitFlags(&o.cfg.Limits, "as published")...)},
 		{"Workload", []flag{
 			{name: "requests", field: countFrom(&work.Requests, 1), help: "Plan N requests (default: all requests of --workload)", common: true, sets: "Workload.Requests"},
 			{name: "workload", field: &o.cfg.Input, metavar: "FILE", help: "Plan the requests in this input file of sluice run",
@@ -94,7 +93,7 @@ func (o *planOptions) table() []flagGroup {
 		{"Cost and time", []flag{
 			o.price.flag(),
 			{name: "max-cost", field: usd(&o.maxCost), help: "Exit with code 4 if the plan costs more than this amount", common: true},
-			{name: "deadline", field: &o.deadline, help: "Exit with code 4 if the plan needs more time than this", common: true},
+			{name: "deadline", field: o.deadline.option(), help: "Exit with code 4 if the plan needs more time than this", common: true},
 		}},
 		{"Simulation", []flag{
 			{name: "simulate", field: &o.simulate, help: "Also simulate the run in virtual time", common: true},
@@ -152,8 +151,7 @@ func (o *planOptions) config(s *term.Streams) (err error) {
 	}
 	c.Deadline, c.Stdin, c.Hide = o.deadline.text, s.In, s.Hide
 	c.Workload.NoOutput = o.flags.Changed("output-tokens") && c.Workload.OutputTokens == 0
-	c.Limits, err = o.limits.Limits()
-	return err
+	return checkLimits(&c.Limits)
 }
 
 // checkSimulation checks the flags of the simulation.

@@ -49,11 +49,7 @@ func reference(b *strings.Builder, cmd *cobra.Command) {
 		if f.Name == "help" {
 			return
 		}
-		title := "Flags"
-		if own := f.Annotations[groupOf]; own != nil {
-			title = own[0]
-		}
-		if title != group {
+		if title := cmp.Or(rowOf(f).group, "Flags"); title != group {
 			group = title
 			fmt.Fprintf(w, "\n%s\n", strings.ToUpper(group[:1])+group[1:])
 		}

@@ -34,16 +34,9 @@ OUT.jsonl contains the outcome of each item. With the events file of run --event
 waits, the used share of each limit, rejections and pauses.`,
 		Example: `  sluice report out.jsonl
   sluice report out.jsonl --events events.jsonl --html report.html`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return fault.New(fault.Usage, fmt.Errorf("expected one file of results, not %d", len(args)), "name the output file of one run: sluice report OUT.jsonl --events FILE")
-			}
-			return nil
-		},
+		Args: atMost(1, "one file of results"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				o.output = args[0]
-			}
+			o.output = strings.Join(args, "")
 			if err := o.check(); err != nil {
 				return err
 			}

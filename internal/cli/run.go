@@ -26,9 +26,10 @@ import (
 type runOptions struct {
 	cfg      batch.Config // fields that flags set as they are; config adds the rest
 	account  accountFlags
-	budget   budgetFlags
+	bounds   boundFlags
+	price    priceFlag
 	redo     redoFlag
-	shared   sharedFlags
+	redis    string
 	checks   checkFlags
 	watch    watchFlags
 	template string
@@ -104,14 +105,14 @@ func (o *runOptions) table() []flagGroup {
 			{name: "timeout", field: &o.cfg.Timeout, metavar: "DURATION", help: "Limit an attempt's time (default: 10 × p99 latency, min 30s)"},
 			attemptsFlag(&o.attempts),
 		}, o.checks.flags())},
-		{"Limits", slices.Concat([]flag{configFlag(&o.account.Sources)}, caller(o.account.limits.flags("learned")...), []flag{
+		{"Limits", slices.Concat([]flag{configFlag(&o.account.Sources)}, caller(limitFlags(&o.account.Limits, "learned")...), []flag{
 			{name: "ignore-pause", field: &o.ignore, help: "Ignore limits and pauses learned by earlier runs"},
-			o.shared.flag(),
+			redisFlag(&o.redis),
 			{name: "distribute", field: &o.workers, help: "Let workers at --redis send the requests", without: "dry-run batch"},
 		})},
-		{"Spending", slices.Concat(o.budget.flags(), []flag{
-			{name: "max-total-tokens", field: countFrom(&o.budget.Tokens, 1), help: "Stop before the run uses more than N tokens"},
-			o.budget.price.flag(),
+		{"Spending", slices.Concat(o.bounds.flags(), []flag{
+			{name: "max-total-tokens", field: countFrom(&o.bounds.Tokens, 1), help: "Stop before the run uses more than N tokens"},
+			o.price.flag(),
 			{name: "batch", field: &o.batch, help: "Use the Batch API (half price, results within a day)", common: true},
 			{name: "cancel", field: &o.cancel, help: "Cancel pending batches at the Batch API", without: "distribute"},
 			{name: "dry-run", field: &o.dryRun, help: "Print items, cost and time without sending requests", common: true},
@@ -126,13 +127,13 @@ func (o *runOptions) check() error {
 	return cmp.Or(checkRules(
 		rule{o.cfg.Output == "" && !o.dryRun, fault.Missing, "no output file: -o is missing", "name the file of results, such as -o out.jsonl"},
 		rule{o.cfg.Output == "-", fault.Value, "the output is the checkpoint and cannot be a pipe", "name a file, such as -o out.jsonl"},
-		rule{o.workers && o.shared.url == "", fault.Missing, "--distribute needs --redis, the server from which workers take requests",
+		rule{o.workers && o.redis == "", fault.Missing, "--distribute needs --redis, the server from which workers take requests",
 			"name the server with --redis redis://HOST"},
 		rule{!batches && o.redo.has("lost"), fault.Conflict, "--redo lost needs --batch or --cancel",
 			"add --batch, or --cancel to drop the lost batches"},
 		rule{batches && o.cfg.Input == "-", fault.Conflict, "--batch cannot read standard input, because it reads the input again later",
 			"write the items to a file"},
-		rule{batches && o.shared.url != "", fault.Conflict, "--redis shares limits, which do not apply to --batch", "omit --redis"},
+		rule{batches && o.redis != "", fault.Conflict, "--redis shares limits, which do not apply to --batch", "omit --redis"},
 		rule{o.cancel && o.dryRun, fault.Conflict, "--dry-run and --cancel cannot be combined",
 			"list pending batches with sluice status OUT.jsonl"},
 	), o.redo.check(), o.watch.check(), o.checkFiles())
@@ -142,7 +143,7 @@ func (o *runOptions) check() error {
 func (o *runOptions) usesBatches() bool { return o.batch || o.cancel }
 
 // goesLive reports whether a run with Batch APIs sends requests live to meet its deadline.
-func (o *runOptions) goesLive() bool { return o.batch && !o.cancel && o.budget.deadline.text != "" }
+func (o *runOptions) goesLive() bool { return o.batch && !o.cancel && o.bounds.deadline.text != "" }
 
 // checkFiles rejects files that would overwrite each other or an input.
 func (o *runOptions) checkFiles() error {
@@ -207,14 +208,14 @@ func (o *runOptions) config() (cfg batch.Config, err error) {
 	if o.account.Provider == "sim" {
 		o.account.Model = cmp.Or(o.account.Model, "sim-small")
 	}
-	o.account.Rate = o.budget.price.rate
+	o.account.Rate = o.price.rate
 	o.account.Scheduler = sluice.Config{Attempts: o.attempts, IgnorePauses: o.ignore}
 	cfg = o.cfg
 	cfg.Model, cfg.RetryFailed, cfg.Changed = o.account.Model, o.redo.has("failed"), o.redo.changed()
 	if o.usesBatches() {
 		cfg.Batches = &batch.Batches{Cancel: o.cancel, Resubmit: o.redo.has("lost")}
 	}
-	cfg.Budget = o.budget.from(time.Now())
+	cfg.Budget = o.bounds.from(time.Now())
 	cfg.Budget.Attempts = o.attempts
 	if err := o.texts(&cfg); err != nil {
 		return cfg, err
@@ -240,7 +241,7 @@ func runBatch(ctx context.Context, s *term.Streams, o *runOptions) (err error) {
 		return o.dry(s, cfg)
 	}
 	r := &batchRun{o: o}
-	if r.session, err = openSession(ctx, s, "run", &o.watch, o.shared); err != nil {
+	if r.session, err = openSession(ctx, s, "run", &o.watch, o.redis); err != nil {
 		return err
 	}
 	defer r.close()
@@ -251,13 +252,13 @@ func runBatch(ctx context.Context, s *term.Streams, o *runOptions) (err error) {
 		return err
 	}
 	if r.batch, err = batch.Open(cfg); err != nil {
-		return lineOf(s.Args, r.accounts, err).Explain(err)
+		return explainRun(s.Args, r.accounts, err)
 	}
 	defer func() { err = cmp.Or(err, r.batch.Close()) }()
 	r.watch.FollowItems(r.batch.Progress)
 	if r.collector != nil { // after the output is locked: if another run has the same output, that error says more
 		if err := r.collector.Start(ctx, r.shared.Cluster); err != nil {
-			return lineOf(s.Args, r.accounts, err).Explain(err)
+			return explainRun(s.Args, r.accounts, err)
 		}
 		defer func() { s.Warn(r.collector.Close(ctx, r.batch.Progress().Left() == 0)) }()
 		for _, doubt := range r.shared.Doubts() {
@@ -300,7 +301,7 @@ func (r *batchRun) run(ctx context.Context) error {
 	pending := runinfo.NewParts(r.batch.Parts()).Pending
 	var rep batch.Report
 	var err error
-	aborted, outages := r.supervise(supervised{r.status, r.batch.Drain, abandon, r.accounts.Settings, r.accounts.Reread}, func(func()) {
+	aborted, outages := r.supervise(supervised{r.status, r.batch.Drain, abandon}, func(func()) {
 		rep, err = r.batch.Run(ctx)
 	})
 	if r.o.cfg.Input == "-" { // before the run, the fields were unknown
@@ -330,7 +331,7 @@ func (r *batchRun) run(ctx context.Context) error {
 
 // finished sets the ending of a run that was not stopped. pending is the number of batches before the run.
 func (r *batchRun) finished(sum *runinfo.Summary, retryable bool, pending int) error {
-	switch line := lineOf(r.s.Args, nil, nil); {
+	switch line := (runinfo.CommandLine{Own: r.s.Args}); {
 	case r.o.cancel && sum.Left > 0:
 		sum.Outcome, sum.Hint = "called_off", line.Canceled(pending, sum.Left)
 	case sum.Failed == 0:
@@ -350,8 +351,8 @@ func (r *batchRun) finished(sum *runinfo.Summary, retryable bool, pending int) e
 
 // failed returns the error of a run that err stopped, when requests in flight were aborted.
 func (r *batchRun) failed(err error, aborted int) *fault.Error {
-	end := lineOf(r.s.Args, r.accounts, err).Explain(err)
-	lineOf(r.s.Args, nil, nil).ExplainPending(end, r.batch.Parts(), r.o.cancel)
+	end := explainRun(r.s.Args, r.accounts, err)
+	runinfo.CommandLine{Own: r.s.Args}.ExplainPending(end, r.batch.Parts(), r.o.cancel)
 	switch {
 	case aborted > 0 && r.collector != nil:
 		end.Err = fmt.Errorf("%w, with %d requests at workers: they continue, and the same command records their results", end.Err, aborted)
@@ -396,7 +397,7 @@ func (r *batchRun) printStart() {
 
 // dry prints what the run would do. Nothing is sent, and no file is written.
 func (o *runOptions) dry(s *term.Streams, cfg batch.Config) error {
-	o.account.Purpose, o.account.Rate = account.Estimate, o.budget.price.rate
+	o.account.Purpose = account.Estimate
 	accounts, err := o.account.open(s)
 	if err != nil {
 		return err
@@ -408,7 +409,7 @@ func (o *runOptions) dry(s *term.Streams, cfg batch.Config) error {
 	cfg.Stdin = s.In
 	d, err := forecast.MakeDryRun(accounts, cfg)
 	if err != nil {
-		return lineOf(s.Args, accounts, err).Explain(err)
+		return explainRun(s.Args, accounts, err)
 	}
 	if o.watch.json {
 		return s.JSON(d)

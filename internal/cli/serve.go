@@ -69,7 +69,7 @@ func (o *serveOptions) table() []flagGroup {
 			{name: "check", field: &o.check, help: "Check the settings and print the configuration", common: true},
 		}},
 		{"Provider", o.account.target("Serve only this model")},
-		{"Limits", append(o.account.limits.flags("learned"), redisFlag(&t.Redis))},
+		{"Limits", append(limitFlags(&o.account.Limits, "learned"), redisFlag(&t.Redis))},
 		{"Watching", []flag{
 			{name: "access-log", field: &t.AccessLog, metavar: "FILE", help: "Log each request as a JSON line; - is standard output"},
 			eventsFlag(&t.Events),

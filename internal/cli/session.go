@@ -31,9 +31,9 @@ type session struct {
 }
 
 // openSession opens the log of events, the metrics, OpenTelemetry, and Redis for the command with the name role.
-func openSession(ctx context.Context, s *term.Streams, role string, flags *watchFlags, redis sharedFlags) (*session, error) {
+func openSession(ctx context.Context, s *term.Streams, role string, flags *watchFlags, redis string) (*session, error) {
 	n := &session{s: s, flags: flags, pauses: &work.Pauses{}}
-	n.notices = runinfo.Notices{Verbose: flags.verbose, Shared: redis.url != "", Pauses: n.pauses}
+	n.notices = runinfo.Notices{Verbose: flags.verbose, Shared: redis != "", Pauses: n.pauses}
 	n.observers = []sluice.Observer{n.pauses, sluice.ObserverFunc(func(e sluice.Event) { n.print(n.notices.Lines(e)...) })}
 	if err := n.open(ctx, role, redis); err != nil {
 		n.close()
@@ -42,7 +42,7 @@ func openSession(ctx context.Context, s *term.Streams, role string, flags *watch
 	return n, nil
 }
 
-func (n *session) open(ctx context.Context, role string, redis sharedFlags) (err error) {
+func (n *session) open(ctx context.Context, role, redis string) (err error) {
 	if n.flags.events != "" {
 		log, err := telemetry.OpenLog(n.flags.events, n.s.Redact)
 		if err != nil {
@@ -54,7 +54,7 @@ func (n *session) open(ctx context.Context, role string, redis sharedFlags) (err
 		return err
 	}
 	n.observers, n.opened = append(n.observers, n.watch), append(n.opened, n.watch.Close)
-	if n.shared, err = redis.open(ctx, n.s, role, n.flags.verbose); err != nil {
+	if n.shared, err = openShared(ctx, n.s, redis, role, n.flags.verbose); err != nil {
 		return err
 	}
 	n.opened = append(n.opened, n.shared.Close)
@@ -102,11 +102,9 @@ func (n *session) print(lines ...string) {
 
 // supervised is work that supervise watches over.
 type supervised struct {
-	status   func() runinfo.Status
-	drain    func() // starts no more items
-	abandon  func() // aborts open items
-	settings *account.Settings
-	reread   func() (lines []string, err error) // applies changed settings
+	status  func() runinfo.Status
+	drain   func() // starts no more items
+	abandon func() // aborts open items
 }
 
 // supervise runs the work, which can refresh the progress. It shows the progress, and handles signals and changed settings. It returns the
@@ -118,7 +116,7 @@ func (n *session) supervise(w supervised, run func(refresh func())) (aborted int
 		return &st
 	})
 	listener := signals.Listen(signals.Config{
-		Reread: rereading(n.s, w.settings, w.reread),
+		Reread: n.reread(),
 		Drain: func(os.Signal) {
 			w.drain()
 			meter.Drain()
@@ -133,6 +131,18 @@ func (n *session) supervise(w supervised, run func(refresh func())) (aborted int
 	listener.Stop()
 	display.Stop()
 	return aborted, meter.Outages()
+}
+
+// reread applies the limits of changed settings while the command works, and prints the changes.
+func (n *session) reread() signals.Reread {
+	if n.accounts.Settings.File.Name == "" {
+		return signals.Reread{}
+	}
+	return signals.Reread{Files: n.accounts.Settings.Files, Read: func() signals.Files {
+		lines, err := n.accounts.Reread()
+		printReread(n.s, "limits", lines, err)
+		return nil
+	}}
 }
 
 // printEnding prints the document of a summary or the summary itself, and the next step.

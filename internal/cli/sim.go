@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/signals"
@@ -24,7 +25,7 @@ import (
 type simOptions struct {
 	listen  string
 	config  sim.Config
-	limits  limitFlags
+	limits  sluice.Limits
 	headers string
 	keyEnv  string
 }
@@ -65,7 +66,7 @@ func (o *simOptions) table() []flagGroup {
 			{name: "key-env", field: &o.keyEnv, metavar: "NAME", help: "Accept only the API key in this environment variable"},
 			{name: "seed", field: &c.Seed, metavar: "N", help: "Set the random seed"},
 		}},
-		{"Limits", slices.Concat(o.limits.flags("no limit"), []flag{
+		{"Limits", slices.Concat(limitFlags(&o.limits, "no limit"), []flag{
 			{name: "queue", field: &c.Queue, metavar: "N", help: "Serve N requests at once, and queue further requests"},
 			{name: "fixed-window", field: &c.FixedWindow, help: "Refill token buckets fully when a window ends"},
 			{name: "drained", field: &c.Drained, help: "Start with empty token buckets"},
@@ -178,21 +179,21 @@ func (o *simOptions) server() (*sim.Server, error) {
 // described is what the flags describe.
 func (o *simOptions) described() (c sim.Config, err error) {
 	c = o.config
-	told, err := o.limits.Limits()
+	l, err := &o.limits, checkLimits(&o.limits)
 	switch {
 	case err != nil:
 		return c, err
-	case told.TPD > 0:
+	case l.TPD > 0:
 		return c, fault.New(fault.Value, errors.New("--rate-limit tpd is not simulated"), "omit it")
-	case o.headers == "daily" && told.RPD == 0:
+	case o.headers == "daily" && l.RPD == 0:
 		return c, fault.New(fault.Conflict, errors.New("--headers daily needs --rate-limit rpd=N"), "add --rate-limit rpd=1000")
 	}
 	c.NoHeaders, c.LateHeaders, c.DailyHeaders = o.headers == "none", o.headers == "late", o.headers == "daily"
 	for d, limit := range c.Limits() {
-		*limit = *told.At(d)
+		*limit = *l.At(d)
 	}
-	c.Concurrency = told.Concurrency
-	c.Burst, c.Requests, c.Tokens = cmp.Or(told.Burst, time.Minute), told.Requests, told.Tokens
+	c.Concurrency = l.Concurrency
+	c.Burst, c.Requests, c.Tokens = cmp.Or(l.Burst, time.Minute), l.Requests, l.Tokens
 	if c.Latency == 0 {
 		c.Latency = -1 // to sim, zero is the default
 	}

@@ -22,7 +22,7 @@ import (
 
 // statusOptions are the flags of the status command.
 type statusOptions struct {
-	shared sharedFlags
+	redis  string
 	asJSON bool
 	watch  bool
 }
@@ -51,7 +51,7 @@ remaining or failed items. Exit code 1 means that no state was found.`,
 			return o.run(cmd.Context(), s, strings.Join(args, ""))
 		},
 	}
-	redis := o.shared.flag()
+	redis := redisFlag(&o.redis)
 	redis.help, redis.common = "Show the limits and runs that share this Redis", true
 	define(cmd, flagGroup{"Output", []flag{
 		redis,
@@ -63,12 +63,12 @@ remaining or failed items. Exit code 1 means that no state was found.`,
 
 // run is the status command.
 func (o *statusOptions) run(ctx context.Context, s *term.Streams, name string) error {
-	if o.watch || o.shared.url != "" {
+	if o.watch || o.redis != "" {
 		var end func()
 		ctx, end = signals.Interruptible(ctx)
 		defer end()
 	}
-	if o.shared.url != "" {
+	if o.redis != "" {
 		if name != "" {
 			return fault.New(fault.Conflict, errors.New("--redis and an output cannot be combined"), "omit one of the two")
 		}
@@ -123,7 +123,7 @@ func (o *statusOptions) runShared(ctx context.Context, s *term.Streams) error {
 		interval = 2 * time.Second  // of the heartbeats of instances
 		timeout  = 30 * time.Second // a scan of a server with millions of other keys takes seconds
 	)
-	sh, err := o.shared.open(ctx, s, "status", false)
+	sh, err := openShared(ctx, s, o.redis, "status", false)
 	if err != nil {
 		return err
 	}

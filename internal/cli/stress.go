@@ -80,7 +80,7 @@ func (o *stressOptions) table() []flagGroup {
 			{name: "seed", field: &o.seed, metavar: "N", help: "Set the random seed", common: true},
 			{name: "latency", field: durationFrom(&o.latency, 1), help: "Set the latency of the simulator"},
 		}},
-		{"Provider", append(o.account.target("Send requests to this model instead of the simulator"), slices.Concat(o.account.limits.flags("learned")[:2], []flag{
+		{"Provider", append(o.account.target("Send requests to this model instead of the simulator"), slices.Concat(limitFlags(&o.account.Limits, "learned")[:2], []flag{
 			{name: "timeout", field: durationFrom(&o.timeout, 1), help: "Limit the time of an attempt"},
 		})...)},
 		{"Watching", []flag{
@@ -165,7 +165,7 @@ func (o *stressOptions) endpoint(s *term.Streams, cfg *stress.Config) (*account.
 	if o.account.Model == "" {
 		return nil, fault.New(fault.Missing, errors.New("no model: --model is missing"), "name the model, for example --model gpt-4o-mini")
 	}
-	o.account.limits.limits.Concurrency = o.slots
+	o.account.Limits.Concurrency = o.slots
 	a, err := o.account.open(s)
 	if err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ func TestTheHintOfARefusedKeyNamesThatProvidersVariable(t *testing.T) {
 			t.Fatal(err)
 		}
 		refused := &work.StoppedError{Kind: sluice.Auth, Err: &provider.Error{Provider: name, Status: 401}}
-		if e := lineOf(nil, keys, refused).Explain(refused); !strings.HasPrefix(e.Hint, want) {
+		if e := explainRun(nil, keys, refused); !strings.HasPrefix(e.Hint, want) {
 			t.Errorf("%s: hint %q, want %q", name, e.Hint, want)
 		}
 	}

@@ -76,8 +76,8 @@ func flagHelp(cmd *cobra.Command, brief bool) string {
 	var lines []line
 	width := 0
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		_, common := f.Annotations[commonOf]
-		if f.Name == "help" || brief && !common {
+		row := rowOf(f)
+		if f.Name == "help" || brief && !row.common {
 			return
 		}
 		left, right := flagTexts(f)
@@ -88,14 +88,10 @@ func flagHelp(cmd *cobra.Command, brief bool) string {
 		if brief {
 			right, _, _ = strings.Cut(right, " (default: ")
 		}
-		group := "Flags"
-		if own := f.Annotations[groupOf]; own != nil {
-			group = own[0]
-		}
 		if len(left) <= widestFlag {
 			width = max(width, len(left))
 		}
-		lines = append(lines, line{group, left, right})
+		lines = append(lines, line{cmp.Or(row.group, "Flags"), left, right})
 	})
 	var b strings.Builder
 	group := ""
@@ -124,10 +120,7 @@ func flagTexts(f *pflag.Flag) (name, text string) {
 	if f.NoOptDefVal != "" {
 		return name, text
 	}
-	metavar := f.Value.Type()
-	if own := f.Annotations[metavarOf]; own != nil {
-		metavar = own[0]
-	}
+	metavar := cmp.Or(rowOf(f).metavar, f.Value.Type())
 	if f.DefValue != "" && !strings.Contains(text, "(default: ") {
 		text += " (default: " + f.DefValue + ")"
 	}

@@ -24,7 +24,7 @@ import (
 // workerOptions are the flags of the worker command.
 type workerOptions struct {
 	account  accountFlags
-	shared   sharedFlags
+	redis    string
 	watch    watchFlags
 	job      string
 	maxItems int
@@ -59,7 +59,7 @@ second interrupt aborts open requests.`,
 // table returns the flags of worker.
 func (o *workerOptions) table() []flagGroup {
 	watch := slices.DeleteFunc(o.watch.flags(), func(f flag) bool { return f.name == "json" })
-	redis := o.shared.flag()
+	redis := redisFlag(&o.redis)
 	redis.common, redis.help = true, "Receive requests through this Redis server"
 	return []flagGroup{
 		{"Queue", []flag{
@@ -69,7 +69,7 @@ func (o *workerOptions) table() []flagGroup {
 			{name: "idle-exit", field: &o.idleExit, metavar: "DURATION", help: "Exit after this time without an item", common: true},
 		}},
 		{"Provider", append(o.account.target("Use the limits of this model"), o.account.headerFlag(), configFlag(&o.account.Sources))},
-		{"Limits", o.account.limits.flags("learned")},
+		{"Limits", limitFlags(&o.account.Limits, "learned")},
 		{"Watching", watch},
 	}
 }
@@ -79,7 +79,7 @@ func (o *workerOptions) check() error {
 	if err := cluster.CheckJobName(o.job); err != nil {
 		return fault.New(fault.Value, fmt.Errorf("--job: %w", err), "give a short name, such as --job labels")
 	}
-	return cmp.Or(o.watch.check(), checkRules(rule{o.shared.url == "", fault.Missing,
+	return cmp.Or(o.watch.check(), checkRules(rule{o.redis == "", fault.Missing,
 		"a worker needs --redis, the server to which runs send requests", "name the server: sluice worker --redis redis://HOST"}))
 }
 
@@ -98,7 +98,7 @@ func runWorker(ctx context.Context, s *term.Streams, o *workerOptions) (err erro
 	}
 	o.account.Purpose = account.Work
 	w := &workerRun{o: o}
-	if w.session, err = openSession(ctx, s, "worker", &o.watch, o.shared); err != nil {
+	if w.session, err = openSession(ctx, s, "worker", &o.watch, o.redis); err != nil {
 		return err
 	}
 	defer w.close()
@@ -131,7 +131,7 @@ func (w *workerRun) run(ctx context.Context, abandon func()) error {
 	var rep work.Report
 	var returned int
 	var err, returnErr error
-	aborted, _ := w.supervise(supervised{w.status, w.worker.Drain, abandon, w.accounts.Settings, w.accounts.Reread}, func(func()) {
+	aborted, _ := w.supervise(supervised{w.status, w.worker.Drain, abandon}, func(func()) {
 		rep, err = w.worker.Run(ctx)
 		var cause error
 		if stopped, ok := errors.AsType[*work.StoppedError](err); ok && stopped.Kind != sluice.OK || fault.Is[*batch.UnreachableError](err) {
@@ -156,7 +156,7 @@ func (w *workerRun) run(ctx context.Context, abandon func()) error {
 
 // explain returns the error of the worker, with a hint in words of its command line.
 func (w *workerRun) explain(err error) *fault.Error {
-	return lineOf(w.s.Args, w.accounts, err).Explain(err)
+	return explainRun(w.s.Args, w.accounts, err)
 }
 
 // status returns the state of the worker, for the progress.
