@@ -22,8 +22,8 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	s := term.New(shownArgs(args), stdin, stdout, stderr)
 	root := newRoot(s)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	return report(s, err)
+	cmd, err := root.ExecuteContextC(ctx)
+	return report(s, cmd, err)
 }
 
 // newRoot returns the tree of commands.
@@ -67,17 +67,5 @@ func newRoot(s *term.Streams) *cobra.Command {
 	refuseOtherTopics(root)
 	root.InitDefaultCompletionCmd(root.Name())
 	refuseOtherShells(root)
-	typed(root)
 	return root
-}
-
-// typed gives the errors of every command's own code an exit code, so that one without comes from cobra's reading of
-// the arguments.
-func typed(cmd *cobra.Command) {
-	if run := cmd.RunE; run != nil {
-		cmd.RunE = func(cmd *cobra.Command, args []string) error { return failed(cmd, run(cmd, args)) }
-	}
-	for _, sub := range cmd.Commands() {
-		typed(sub)
-	}
 }

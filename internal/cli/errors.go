@@ -14,16 +14,6 @@ import (
 	"github.com/sluice-llm/sluice/internal/term"
 )
 
-// failed returns the error of a command, with a code.
-func failed(cmd *cobra.Command, err error) error {
-	if err == nil || fault.Is[fault.Exit](err) {
-		return err
-	}
-	e := fault.Of(err)
-	nameFlag(cmd, e)
-	return e
-}
-
 // nameFlag names the flag that sets the invalid field of a library's Config, if the error is about one.
 func nameFlag(cmd *cobra.Command, e *fault.Error) {
 	wrong, ok := errors.AsType[*fault.FieldError](e.Err)
@@ -47,18 +37,16 @@ func nameFlag(cmd *cobra.Command, e *fault.Error) {
 	e.Hint = cmp.Or(e.Hint, fmt.Sprintf("see %s --help", cmd.CommandPath()))
 }
 
-// report prints an error, and returns the exit code of the program.
-func report(s *term.Streams, err error) int {
+// report prints the error of a command, and returns the exit code of the program.
+func report(s *term.Streams, cmd *cobra.Command, err error) int {
 	if err == nil {
 		return fault.ExitDone
 	}
 	if exit, ok := errors.AsType[fault.Exit](err); ok {
 		return int(exit)
 	}
-	e, ok := errors.AsType[*fault.Error](err)
-	if !ok { // from cobra: a wrong argument or an unknown command
-		e = &fault.Error{Code: fault.Usage, Err: err}
-	}
+	e := fault.Of(err)
+	nameFlag(cmd, e)
 	lines := []string{e.Error()}
 	if e.List {
 		lines = strings.Split(e.Error(), "\n")

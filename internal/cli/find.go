@@ -122,6 +122,7 @@ func runFind(ctx context.Context, s *term.Streams, o *findOptions) (err error) {
 	if o.published {
 		return o.fromProvider(ctx, s)
 	}
+	o.account.Rate = o.price.rate
 	if o.dryRun {
 		o.account.Purpose = account.Estimate
 	}
@@ -222,9 +223,6 @@ func (f *search) prices(p provider.Provider) error {
 	if known := f.accounts.Price(p, f.o.account.Model); known != nil {
 		rate := known.Standard()
 		c.PriceIn, c.PriceOut = &rate.Input, &rate.Output
-	}
-	if told := f.o.price.rate; told != nil {
-		c.PriceIn, c.PriceOut = &told.Input, &told.Output
 	}
 	if !f.o.cmd.Flags().Changed("max-cost") {
 		return nil

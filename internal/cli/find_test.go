@@ -357,14 +357,13 @@ func TestHowASearchEnds(t *testing.T) {
 					return r, c.err
 				})
 				cmd.SilenceErrors, cmd.SilenceUsage = true, true
-				typed(cmd)
 				args := []string{"--provider", "openai-compatible", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--output-file", file,
 					"--price", "1/2", "--max-cost", "2", "--token-budget", "1000000"}
 				if asJSON {
 					args = append(args, "--json")
 				}
 				cmd.SetArgs(args)
-				if code := report(s, cmd.ExecuteContext(t.Context())); code != c.code {
+				if code := report(s, cmd, cmd.ExecuteContext(t.Context())); code != c.code {
 					t.Errorf("exit code %d, want %d", code, c.code)
 				}
 				for _, text := range c.stderr {
@@ -417,7 +416,7 @@ func TestFileThatIsPrintedToIsNotWritten(t *testing.T) {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs([]string{"--provider", "openai-compatible", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--output-file", printed.Name()})
 	const want = "--output-file: standard output is redirected to "
-	if code := report(s, cmd.ExecuteContext(t.Context())); code != fault.ExitUsage || !strings.Contains(stderr.String(), want) {
+	if code := report(s, cmd, cmd.ExecuteContext(t.Context())); code != fault.ExitUsage || !strings.Contains(stderr.String(), want) {
 		t.Errorf("exit code %d, no %q in\n%s", code, want, stderr.String())
 	}
 }

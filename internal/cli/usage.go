@@ -202,6 +202,9 @@ func refuseOtherShells(root *cobra.Command) {
 	}
 	cmd.Args, cmd.Example = nil, "  source <(sluice completion bash)\n  sluice completion fish > ~/.config/fish/completions/sluice.fish"
 	cmd.Long = "Print the completion script of a shell. `sluice completion SHELL --help` says where to put it."
+	for _, shell := range cmd.Commands() {
+		shell.Args = none
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return fault.New(fault.Usage, fmt.Errorf("no completion for %s", args[0]), "use one of %s", strings.Join(subcommands(cmd), ", "))
