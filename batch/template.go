@@ -20,6 +20,9 @@ type renderer struct {
 
 // newRenderer reads a template of that name. Its functions reach neither files nor the environment.
 func newRenderer(name, text string) (*renderer, error) {
+	if !strings.Contains(text, "{{") {
+		return nil, fmt.Errorf("%s contains no field of the items", name)
+	}
 	t, err := template.Parse(name, text)
 	return &renderer{name: name, t: t}, err
 }

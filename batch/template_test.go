@@ -101,6 +101,7 @@ func TestTemplatesThatCannotMakeAPrompt(t *testing.T) {
 
 func TestTemplatesThatDoNotParse(t *testing.T) {
 	cases := map[string]string{
+		"What about {x}?":   "Template: p.tmpl contains no field",
 		"a\n{{.b":           "Template: p.tmpl:2: unclosed action",
 		"{{nofunc .a}}":     `Template: p.tmpl:1: function "nofunc" not defined`,
 		"{{env `HOME`}}":    `function "env" not defined`,

@@ -397,7 +397,7 @@ func explainRefused(e *fault.Error, refused *provider.Error, f *search) {
 	case refused.Kind == sluice.QuotaExhausted:
 		e.Code, e.Err = fault.Quota, fmt.Errorf("the account's quota is spent: %w", e.Err)
 	case refused.Status == http.StatusNotFound:
-		e.Hint = fmt.Sprintf("check --model and --base-url: %s has no model %s for this key", f.o.cfg.Provider.Name, f.o.cfg.Target.Model)
+		e.Hint = fmt.Sprintf("check --model and --base-url: %s has no such address, or no model %s for this key", f.o.cfg.Provider.Name, f.o.cfg.Target.Model)
 	case refused.Kind == sluice.ContextLength:
 		e.Hint = "use a shorter prompt with --prompt-file, or fewer --min-output-tokens"
 	case !refused.Kind.Transient() && !refused.Kind.Throttle():

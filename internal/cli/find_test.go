@@ -323,7 +323,7 @@ func TestHowASearchEnds(t *testing.T) {
 			[]string{"the account's quota is spent", "hint: add credit"}, true, false},
 		{"by an unknown model", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} },
 			fmt.Errorf("%w: %w", find.ErrNoAnswer, refusal(sluice.BadRequest, 404)), fault.ExitFailed, "",
-			[]string{"404", "hint: check --model and --base-url: openai-compatible has no model m"}, false, true},
+			[]string{"404", "hint: check --model and --base-url: openai-compatible has no such address, or no model m"}, false, true},
 		{"by a request that is refused", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, refusal(sluice.BadRequest, 400),
 			fault.ExitFailed, "", []string{"hint: check --model, --base-url, --header"}, false, true},
 		{"by a prompt that is too long", func(r *find.Result) { *r = find.Result{Spent: find.Spent{Requests: 1}} }, refusal(sluice.ContextLength, 400),

@@ -343,11 +343,11 @@ const (
 var renamed = map[string]string{
 	"quiet": "--progress none", "silent": "--progress none", "no-progress": "--progress none",
 	"concurrency": parallel, "max-concurrency": parallel, "max-workers": parallel, "parallel": parallel, "threads": parallel, "workers": parallel,
-	"jobs": parallel, "slots": parallel, "out": "--output", "output-file": "--output", "ca-file": "$SSL_CERT_FILE",
+	"jobs": parallel, "slots": parallel, "max-parallel": parallel, "requests-per-minute": "--rpm", "tokens-per-minute": "--tpm", "port": "--listen", "out": "--output", "output-file": "--output", "ca-file": "$SSL_CERT_FILE",
 	"keys-file": keyFiles, "env-file": keyFiles, "dotenv": keyFiles, "limit": "--max-items", "sample": "--max-items", "first": "--max-items",
 	"attempts": "--max-attempts", "retries": "--max-attempts", "max-retries": "--max-attempts", "retry": "--max-attempts",
 	"api-base": "--base-url", "endpoint": "--base-url", "url": "--base-url", "api-key": "--key-env", "host": "--allow-host",
-	"metrics-addr": "--metrics", "budget": "--max-cost", "max-budget": "--max-cost", "batch-api": "--batch", "dedupe": "--cache DIR",
+	"metrics-addr": "--metrics", "budget": "--max-cost", "max-budget": "--max-cost", "batch-api": "--batch", "dedupe": "--cache DIR", "temperature": "--set temperature=N",
 	"itpm": "--rate-limit itpm=N", "otpm": "--rate-limit otpm=N", "rpd": "--rate-limit rpd=N", "tpd": "--rate-limit tpd=N",
 	"burst-seconds": "--rate-limit burst=2s", "burst": "--rate-limit burst=2s", "retry-failed": "--redo failed",
 }
