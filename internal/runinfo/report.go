@@ -76,6 +76,9 @@ func advice(output string, results int) telemetry.Advice {
 	if state.Status == "" || state.Status == work.Completed {
 		return advice
 	}
+	if alive, _ := work.InUse(output); alive {
+		advice.Status = "sluice status " + term.Quote(output)
+	}
 	if advice.Left = max(0, state.Total-results); advice.Left > 0 && state.Status == work.Stopped {
 		advice.Stopped = strings.TrimPrefix(state.Reason, "run stopped: ")
 	}

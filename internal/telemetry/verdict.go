@@ -10,15 +10,16 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Advice is what a report can say beyond what it has seen. The zero value is nothing.
+// Advice is the part of a report that neither events nor results contain. The zero value is no advice.
 type Advice struct {
-	Retry   string // the command that tries the failed items again; "" is none
-	Again   string // that does what is left
-	Left    int    // items that are
-	Stopped string // why the run ended before its time; "" when it did not
+	Status  string // command that shows the run, which continues; "" if it has ended
+	Retry   string // command that repeats failed items; "" for none
+	Again   string // command that resumes the run
+	Left    int    // remaining items
+	Stopped string // reason why the run stopped; "" if it did not
 
-	Runs int          // on the output
-	Last work.LastRun // the last one of them
+	Runs int          // number of runs on the output
+	Last work.LastRun // the last of them
 }
 
 // noteworthy is the share of the time from which something is said to bind a run.
@@ -35,14 +36,19 @@ func (r *Report) Judge(advice Advice) {
 		r.Verdict += " The run stopped: " + prose.Clip(advice.Stopped, mostMessage) + "."
 	}
 	switch {
+	case advice.Status != "":
+		r.Next = "The run continues:"
+		r.Command = advice.Status
 	case advice.Left > 0:
 		r.Next = "The same command resumes the run:"
 		r.Command = advice.Again
 	case r.Run != nil && r.Run.Slots.Leaked > 0:
 		r.Next = "Slots were not released: a program that uses the library must release every permit."
 	case r.mendable() > 0:
-		r.Next = fmt.Sprintf("Another attempt may succeed for %s:", prose.Count(r.mendable(), "failed item"))
-		r.Command = advice.Retry
+		r.Next = fmt.Sprintf("Another attempt may succeed for %s", prose.Count(r.mendable(), "failed item"))
+		if r.Command = advice.Retry; r.Command != "" {
+			r.Next += ":"
+		}
 	case r.Items.Failed > 0:
 		r.Next = "Another attempt would fail in the same way: fix the requests named below."
 	case r.Run != nil && r.Run.open > 0:
@@ -139,8 +145,10 @@ func (r *Report) help() string {
 		return "A user paused the run."
 	case name == limits.Concurrency.String() && r.ofSlots():
 		return "More slots would help if the provider accepts them."
+	case name == limits.Concurrency.String() && r.Run.Throttles.ByLimit[name] > 0:
+		return "The provider limits the requests in flight, so more concurrency would not help. A higher tier would help."
 	case name == limits.Concurrency.String():
-		return "More concurrent requests would help if the provider accepts them: raise --concurrency, or omit it to let the run learn the limit."
+		return "More concurrent requests would help if the provider accepts them: raise --concurrency (for exec: --jobs), or omit it to let the run learn the limit."
 	}
 	if used, ok := r.Run.used(name); ok && used < declared*share {
 		return fmt.Sprintf("Responses used only %s of this limit, because requests declare more output (max_tokens) than responses contain. A lower max_tokens or a higher tier would help.", prose.Percent(used))
