@@ -300,7 +300,7 @@ func (r *execRun) run(ctx context.Context) error {
 	default:
 		sum.Outcome, err = "items_failed", fault.Exit(fault.ExitItems)
 		if sum.Retryable() {
-			sum.Hint = "retry the failed items: " + r.o.line().With("--redo", "failed")
+			sum.Hint = "retry the failed items: " + r.o.line().RedoFailed()
 		}
 	}
 	if jsonErr := r.printEnding(sum, &sum.Ending, func() { printExecSummary(r.s, sum) }); jsonErr != nil {

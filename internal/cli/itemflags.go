@@ -36,9 +36,10 @@ func (r *redoFlag) changed() rows.Changed {
 	return rows.ChangedRefused
 }
 
-// check rejects none beside other states.
+// check rejects none beside its opposite.
 func (r *redoFlag) check() error {
-	return checkRules(rule{r.has("none") && len(r.which) > 1, fault.Conflict, "--redo none and other values cannot be combined", "omit none"})
+	return checkRules(rule{r.has("none") && r.has("changed"), fault.Conflict, "--redo none and --redo changed cannot be combined",
+		"keep the results of changed items with none, or repeat changed items with changed"})
 }
 
 func fsyncFlag(field *work.SyncMode) flag {

@@ -342,7 +342,7 @@ func (r *batchRun) finished(sum *runinfo.Summary, retryable bool, pending int) e
 	default:
 		sum.Outcome = "items_failed"
 		if retryable {
-			sum.Hint = "retry the failed items: " + line.WithoutCancel().With("--redo", "failed")
+			sum.Hint = "retry the failed items: " + line.WithoutCancel().RedoFailed()
 		}
 		return fault.Exit(fault.ExitItems)
 	}

@@ -60,7 +60,7 @@ func (x *Exec) checkState() error {
 		return &DirectoryError{Dir: x.dir, Text: "was written by a newer Sluice", Advice: "use that version, or another directory with --state"}
 	case earlier.Hash != "" && earlier.Hash != x.settings.String() && x.cfg.Items.Changed == rows.ChangedRefused && hasLines(ResultsPath(x.dir)):
 		return &DirectoryError{Dir: x.dir, Text: "belongs to another command, or to other settings of this command",
-			Advice: "use another directory with --state, run all items again with --redo changed, or keep the results with --redo none"}
+			Advice: "use another directory with --state, retry failed items with --redo failed,none, or run all items again with --redo changed"}
 	}
 	return nil
 }

@@ -57,6 +57,15 @@ func (c CommandLine) without(flag string) (words []string, value string) {
 	return words, value
 }
 
+// RedoFailed returns the command line that repeats failed items. Results that --redo none keeps stay.
+func (c CommandLine) RedoFailed() string {
+	states := "failed"
+	if _, given := c.without("--redo"); slices.Contains(strings.Split(given, ","), "none") {
+		states += ",none"
+	}
+	return c.With("--redo", states)
+}
+
 // resume returns the hint to repeat the command.
 func (c CommandLine) resume() string { return SameCommand + ": " + c.With() }
 
@@ -82,7 +91,7 @@ func (c CommandLine) Explain(err error) *fault.Error {
 	case spent.What == batch.LimitedTime && noInstant == nil:
 		e.Hint = "resume without a deadline: " + c.With(flag)
 	case spent.What == batch.LimitedFailures && c.Rest == nil:
-		e.Hint = "check the errors, then send the failed items again: " + c.With("--redo", "failed")
+		e.Hint = "check the errors, then send the failed items again: " + c.RedoFailed()
 	default:
 		e.Hint = SameCommand + ", which has a full new cap: " + c.With()
 	}

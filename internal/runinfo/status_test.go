@@ -157,3 +157,16 @@ func TestProgressNeverWrapsATerminalLine(t *testing.T) {
 		}
 	}
 }
+
+func TestTheCommandThatRepeatsFailedItemsKeepsOtherResults(t *testing.T) {
+	for args, want := range map[string]string{
+		"run a -o b":                   "sluice run a -o b --redo failed",
+		"run --redo changed a -o b":    "sluice run a -o b --redo failed",
+		"exec --redo none --state d":   "sluice exec --state d --redo failed,none",
+		"exec --redo=failed,none -j 2": "sluice exec -j 2 --redo failed,none",
+	} {
+		if got := (CommandLine{Own: strings.Fields(args)}).RedoFailed(); got != want {
+			t.Errorf("%s: %s, want %s", args, got, want)
+		}
+	}
+}
