@@ -302,7 +302,7 @@ func (r *execRun) run(ctx context.Context, exec *proc.Exec) error {
 		sum.Outcome = "done"
 	default:
 		sum.Outcome, err = "items_failed", fault.Exit(fault.ExitItems)
-		if sum.Retryable() {
+		if work.Retryable(sum.Kinds) > 0 {
 			sum.Hint = "retry the failed items: " + r.o.line().With("--redo", "failed")
 		}
 	}

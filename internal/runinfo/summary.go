@@ -210,13 +210,3 @@ func SummarizeExec(rep proc.Report, snap sluice.Snapshot) *ExecSummary {
 	}
 	return sum
 }
-
-// Retryable reports whether a retry can succeed for one of the failed items.
-func (sum *ExecSummary) Retryable() bool {
-	for kind := range sum.Kinds {
-		if kind.Transient() {
-			return true
-		}
-	}
-	return false
-}
