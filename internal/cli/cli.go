@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-llm/sluice/internal/term"
 )
 
-// Main is the program. It runs the command that args name and returns its exit code. When ctx ends, what runs is cut
-// short, as by a second interrupt.
+// Main is the program. It runs the command that args name and returns its exit code. When ctx ends, Main aborts the command, as a second
+// interrupt does.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s := term.New(shownArgs(args), stdin, stdout, stderr)
 	root := newRoot(s)
@@ -71,8 +71,8 @@ func newRoot(s *term.Streams) *cobra.Command {
 	return root
 }
 
-// typed gives the errors of every command's own code an exit code, so that one without comes from cobra's reading of
-// the arguments.
+// typed adds an exit code to the errors from the code of each command. An error without an exit code is then an error of cobra about the
+// arguments.
 func typed(cmd *cobra.Command) {
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error { return failed(cmd, run(cmd, args)) }

@@ -135,7 +135,7 @@ func runSim(ctx context.Context, s *term.Streams, o simOptions) error {
 	web := &http.Server{
 		Handler:           server,
 		ReadHeaderTimeout: time.Minute,
-		BaseContext:       func(net.Listener) context.Context { return ctx }, // calls that hang end with it
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // it ends requests that hang
 	}
 	served := make(chan error, 1)
 	go func() { served <- web.Serve(l) }()
@@ -164,7 +164,7 @@ func runSim(ctx context.Context, s *term.Streams, o simOptions) error {
 
 // server returns the simulator that the flags describe.
 func (o *simOptions) server() (*sim.Server, error) {
-	c, err := o.described()
+	c, err := o.simulated()
 	if err != nil {
 		return nil, err
 	}
@@ -175,24 +175,24 @@ func (o *simOptions) server() (*sim.Server, error) {
 	return server, nil
 }
 
-// described is what the flags describe.
-func (o *simOptions) described() (c sim.Config, err error) {
+// simulated returns the configuration of the simulator.
+func (o *simOptions) simulated() (c sim.Config, err error) {
 	c = o.config
-	told, err := o.limits.Limits()
+	limits, err := o.limits.Limits()
 	switch {
 	case err != nil:
 		return c, err
-	case told.TPD > 0:
+	case limits.TPD > 0:
 		return c, fault.New(fault.Value, errors.New("--rate-limit tpd is not simulated"), "omit it")
-	case o.headers == "daily" && told.RPD == 0:
+	case o.headers == "daily" && limits.RPD == 0:
 		return c, fault.New(fault.Conflict, errors.New("--headers daily needs --rate-limit rpd=N"), "add --rate-limit rpd=1000")
 	}
 	c.NoHeaders, c.LateHeaders, c.DailyHeaders = o.headers == "none", o.headers == "late", o.headers == "daily"
 	for d, limit := range c.Limits() {
-		*limit = *told.At(d)
+		*limit = *limits.At(d)
 	}
-	c.Concurrency = told.Concurrency
-	c.Burst, c.Requests, c.Tokens = cmp.Or(told.Burst, time.Minute), told.Requests, told.Tokens
+	c.Concurrency = limits.Concurrency
+	c.Burst, c.Requests, c.Tokens = cmp.Or(limits.Burst, time.Minute), limits.Requests, limits.Tokens
 	if c.Latency == 0 {
 		c.Latency = -1 // to sim, zero is the default
 	}
