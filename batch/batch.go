@@ -175,18 +175,8 @@ type Report struct {
 
 // Retryable reports whether a retry can succeed for one of the failed items, of this run or an earlier one.
 func (r Report) Retryable() bool {
-	for _, kinds := range []map[sluice.Kind]int{r.Kinds, r.AlreadyKinds} {
-		for kind := range kinds {
-			if mendable(kind) {
-				return true
-			}
-		}
-	}
-	return false
+	return work.Retryable(r.Kinds)+work.Retryable(r.AlreadyKinds) > 0
 }
-
-// mendable reports whether what failed so may succeed at another time, as far as that is known.
-func mendable(k sluice.Kind) bool { return k.Throttle() || k.Transient() || k == unknownKind }
 
 // Open checks cfg, locks the output, reads the whole input, and finds out what is left to do. It sends nothing, and of
 // the output it changes only a torn last line. It fails

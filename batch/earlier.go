@@ -8,9 +8,6 @@ import (
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
-// unknownKind is that of a recorded failure whose code names no kind that this version knows.
-const unknownKind = ^sluice.Kind(0)
-
 // earlierFailures are the failures that earlier runs recorded, by kind.
 type earlierFailures struct {
 	lines map[sluice.Kind]*work.Bits // of the output, for rows of standard input that are yet to come; of Open and the feed

@@ -166,13 +166,13 @@ func (rec *Recording) Failed() string {
 	return ""
 }
 
-// kind is the kind of a recorded failure; unknownKind if this version does not know it.
+// kind is the kind of a recorded failure; work.UnknownKind if this version does not know it.
 func (rec *Recording) kind() (kind sluice.Kind) {
 	if rec.Error == nil {
 		return sluice.OK
 	}
 	if kind.UnmarshalText([]byte(rec.Error.Code)) != nil {
-		return unknownKind
+		return work.UnknownKind
 	}
 	return kind
 }

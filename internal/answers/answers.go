@@ -113,14 +113,16 @@ func (r *reader) ofCommands(dir string) iter.Seq2[answer, error] {
 		results, err := proc.Results(dir)
 		if err != nil {
 			yield(answer{}, err)
+			return
 		}
 		for _, res := range results {
-			a := answer{ID: res.ID}
+			a, err := answer{ID: res.ID}, error(nil)
 			if res.Fault != nil {
 				a.Error, a.Message = res.Fault.Code.String(), res.Fault.Message
 			} else {
-				text, wrong := res.Said(dir)
-				a.Text, err = &text, wrong
+				var text string
+				text, err = res.Said(dir)
+				a.Text = &text
 			}
 			if !yield(a, err) {
 				return

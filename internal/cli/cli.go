@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-llm/sluice/internal/term"
 )
 
-// Main is the program. It runs the command that args name and returns its exit code. When ctx ends, what runs is cut
-// short, as by a second interrupt.
+// Main is the program. It runs the command that args name and returns its exit code. When ctx ends, Main aborts the command, as a second
+// interrupt does.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s := term.New(shownArgs(args), stdin, stdout, stderr)
 	root := newRoot(s)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -207,7 +208,7 @@ type execRun struct {
 	o        *execOptions
 	commands *sluice.Scheduler
 	hours    proc.Hours
-	exec     *proc.Exec
+	exec     atomic.Pointer[proc.Exec] // nil before it is open, when observers may already ask for waiting
 }
 
 // runExec is the exec command.
@@ -242,15 +243,17 @@ func runExec(ctx context.Context, s *term.Streams, o *execOptions) (err error) {
 	cfg.Command.Run = guard.Run
 	cfg.Pauses, cfg.Observer, cfg.OnResult = r.pauses, r.session, r.results.Observe
 	cfg.Logger = s.Logger(o.watch.verbose)
-	if r.exec, err = proc.Open(cfg); err != nil {
+	exec, err := proc.Open(cfg)
+	if err != nil {
 		return o.explain(err)
 	}
-	defer func() { err = cmp.Or(err, r.exec.Close()) }()
-	r.watch.FollowItems(r.exec.Progress)
-	if r.exec.Alike() && r.exec.Total() != 1 && !strings.Contains(strings.Join(o.cfg.Command.Args, " "), "SLUICE_ITEM") {
+	defer func() { err = cmp.Or(err, exec.Close()) }()
+	r.exec.Store(exec)
+	r.watch.FollowItems(exec.Progress)
+	if exec.Alike() && exec.Total() != 1 && !strings.Contains(strings.Join(o.cfg.Command.Args, " "), "SLUICE_ITEM") {
 		s.Errorf("sluice: the command contains no {}: it gets its item only in the environment variable SLUICE_ITEM\n")
 	}
-	return r.run(ctx)
+	return r.run(ctx, exec)
 }
 
 // jobsPerCPU is the maximum number of commands per CPU with --jobs auto: agents mostly wait for their provider.
@@ -279,15 +282,15 @@ func (r *execRun) openCommands(cfg *proc.Config) (err error) {
 }
 
 // run runs the commands and prints the summary.
-func (r *execRun) run(ctx context.Context) error {
+func (r *execRun) run(ctx context.Context, exec *proc.Exec) error {
 	ctx, abandon := context.WithCancel(ctx)
 	defer abandon()
 	var rep proc.Report
 	var err error
-	r.supervise(supervised{r.status, r.exec.Drain, abandon}, func(refresh func()) {
+	r.supervise(supervised{r.status, exec.Drain, abandon}, func(refresh func()) {
 		stop := r.hours.Keep(r.commands, r.pauses, r.s.Logger(true), refresh)
 		defer stop()
-		rep, err = r.exec.Run(ctx)
+		rep, err = exec.Run(ctx)
 	})
 	sum := runinfo.SummarizeExec(rep, r.commands.Snapshot())
 	sum.Dir, sum.First, sum.Pauses = r.o.cfg.Dir, r.results.FirstFailures(), r.pauses.Count()
@@ -299,7 +302,7 @@ func (r *execRun) run(ctx context.Context) error {
 		sum.Outcome = "done"
 	default:
 		sum.Outcome, err = "items_failed", fault.Exit(fault.ExitItems)
-		if sum.Retryable() {
+		if work.Retryable(sum.Kinds) > 0 {
 			sum.Hint = "retry the failed items: " + r.o.line().RedoFailed()
 		}
 	}
@@ -311,17 +314,19 @@ func (r *execRun) run(ctx context.Context) error {
 
 // status returns the state of the run, for the progress.
 func (r *execRun) status() runinfo.Status {
-	st := runinfo.New(r.exec.Progress(), r.commands.Snapshot())
-	st.Total, st.Held, st.Outlook, st.Commands = r.exec.Total(), r.hours.Reason(time.Now()), r.exec.Outlook(), true
+	exec := r.exec.Load()
+	st := runinfo.New(exec.Progress(), r.commands.Snapshot())
+	st.Total, st.Held, st.Outlook, st.Commands = exec.Total(), r.hours.Reason(time.Now()), exec.Outlook(), true
 	return st
 }
 
 // waiting returns the number of waiting items; 0 if it is unknown.
 func (r *execRun) waiting() int {
-	if r.exec == nil || r.exec.Total() == 0 {
+	exec := r.exec.Load()
+	if exec == nil || exec.Total() == 0 {
 		return 0
 	}
-	return max(0, r.exec.Progress().Left())
+	return max(0, exec.Progress().Left())
 }
 
 // guardName is the hidden command that outlives a killed run, and stops its commands.

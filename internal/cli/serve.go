@@ -35,7 +35,7 @@ func newServe(s *term.Streams) *cobra.Command {
 		Use:   "serve [--listen ADDR] [--config sluice.yaml]",
 		Short: "Serve a gateway that queues requests within the limits",
 		Long: `Serve a gateway in front of providers. If a request would exceed a limit, the request waits in the gateway, so that the
-provider does not answer 429. Clients set, for example, OPENAI_BASE_URL=http://127.0.0.1:8787/v1.
+provider does not reject it with 429. Clients set, for example, OPENAI_BASE_URL=http://127.0.0.1:8787/v1.
 
 Upstreams come from --config. If --config has no upstreams, the gateway uses --provider, or all providers with a key in
 the environment. Flags override the settings. The settings are read again when the file changes and on SIGHUP. After the

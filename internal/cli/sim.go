@@ -136,7 +136,7 @@ func runSim(ctx context.Context, s *term.Streams, o simOptions) error {
 	web := &http.Server{
 		Handler:           server,
 		ReadHeaderTimeout: time.Minute,
-		BaseContext:       func(net.Listener) context.Context { return ctx }, // calls that hang end with it
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // it ends requests that hang
 	}
 	served := make(chan error, 1)
 	go func() { served <- web.Serve(l) }()
@@ -165,7 +165,7 @@ func runSim(ctx context.Context, s *term.Streams, o simOptions) error {
 
 // server returns the simulator that the flags describe.
 func (o *simOptions) server() (*sim.Server, error) {
-	c, err := o.described()
+	c, err := o.simulated()
 	if err != nil {
 		return nil, err
 	}
@@ -176,8 +176,8 @@ func (o *simOptions) server() (*sim.Server, error) {
 	return server, nil
 }
 
-// described is what the flags describe.
-func (o *simOptions) described() (c sim.Config, err error) {
+// simulated returns the configuration of the simulator.
+func (o *simOptions) simulated() (c sim.Config, err error) {
 	c = o.config
 	l, err := &o.limits, checkLimits(&o.limits)
 	switch {

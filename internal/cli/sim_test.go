@@ -107,7 +107,7 @@ func describedBy(t *testing.T, args string) sim.Config {
 	if err := cmd.Flags().Parse(strings.Fields(args)); err != nil {
 		t.Fatal(err)
 	}
-	c, err := o.described()
+	c, err := o.simulated()
 	if err != nil {
 		t.Fatal(err)
 	}

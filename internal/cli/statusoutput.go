@@ -110,7 +110,7 @@ func sharedBlock(st *cluster.Status) []string {
 		}
 		for _, m := range a.Members {
 			version := prose.If(len(m.Version), ", "+m.Version)
-			b.row("member", "%s at %s (pid %d%s), for %s", cmp.Or(m.Role, "somebody"), cmp.Or(m.Host, "-"), m.PID, version,
+			b.row("member", "%s at %s (pid %d%s), for %s", cmp.Or(m.Role, "unknown"), cmp.Or(m.Host, "-"), m.PID, version,
 				prose.Span(st.At.Sub(m.Since)))
 		}
 		for k := range a.Lanes {
@@ -127,11 +127,11 @@ func sharedBlock(st *cluster.Status) []string {
 func sharedLane(l *cluster.LaneStatus) string {
 	text := cmp.Or(l.Lane, "all together") + ": "
 	if l.Slots > 0 {
-		text += fmt.Sprintf("%d of %d slots", l.Open, l.Slots)
+		text += fmt.Sprintf("%d of %s in flight", l.Open, prose.Count(l.Slots, "request"))
 	} else {
-		text += prose.Count(l.Open, "call") + " in flight"
+		text += prose.Count(l.Open, "request") + " in flight"
 	}
-	text += prose.If(l.Waiting, ", "+prose.Count(l.Waiting, "member")+" in line")
+	text += prose.If(l.Waiting, ", "+prose.Count(l.Waiting, "instance")+" waiting")
 	switch {
 	case l.CooldownMS > 0:
 		text += fmt.Sprintf(", pauses for %s (%s)", prose.Span(time.Duration(l.CooldownMS)*time.Millisecond), l.Why)

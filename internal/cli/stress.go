@@ -99,18 +99,22 @@ func runStress(ctx context.Context, s *term.Streams, o *stressOptions) error {
 	cfg := stress.Config{
 		Level: o.level, Slots: o.slots, Duration: o.duration, Seed: o.seed, Latency: o.latency, Timeout: o.timeout,
 	}
-	if o.elsewhere() && !o.flags.Changed("latency") {
-		cfg.Latency = 0 // it is found out
-	}
 	if program, err := os.Executable(); err == nil {
 		cfg.Program = program
 	}
-	if o.elsewhere() {
-		accounts, err := o.endpoint(s, &cfg)
+	if o.hasEndpoint() {
+		if !o.flags.Changed("latency") {
+			cfg.Latency = 0 // the first request measures it
+		}
+		o.account.Limits.Concurrency = o.slots
+		accounts, err := o.account.open(s)
 		if err != nil {
 			return err
 		}
-		defer accounts.Close()
+		defer func() { s.Warn(accounts.Close()) }()
+		if cfg.Endpoint, err = o.endpoint(s, accounts); err != nil {
+			return err
+		}
 	}
 	if o.events != "" {
 		log, err := telemetry.OpenLog(o.events, s.Redact)
@@ -124,7 +128,7 @@ func runStress(ctx context.Context, s *term.Streams, o *stressOptions) error {
 	return o.conclude(s, res, err)
 }
 
-// check finds what is wrong with the flags themselves.
+// check refuses flags with wrong values, and flags that exclude each other.
 func (o *stressOptions) check() error {
 	if err := config.CheckEvents(o.events); err != nil {
 		return err
@@ -133,8 +137,9 @@ func (o *stressOptions) check() error {
 		return fault.New(fault.Missing, errors.New("no level: --level is missing"), "use one of %s", strings.Join(stress.Levels(), ", "))
 	}
 	switch {
-	case o.slots > mostSlots:
-		return fault.New(fault.Value, fmt.Errorf("--slots %d is above %d", o.slots, mostSlots), "use fewer slots, because each slot has eight members")
+	case o.slots > maxSlots:
+		return fault.New(fault.Value, fmt.Errorf("--slots %d is above %d", o.slots, maxSlots),
+			"use fewer slots, because each slot has eight members")
 	case o.flags.Changed("duration") && o.duration < stress.MinDuration:
 		return fault.New(fault.Value, fmt.Errorf("--duration %s is below %s", o.duration, stress.MinDuration), "use a longer time, for example --duration 30s")
 	}
@@ -142,7 +147,10 @@ func (o *stressOptions) check() error {
 		return fault.New(fault.Conflict, errors.New("--base-url does not apply to --provider sim, which is built in"),
 			"omit it, or use a running `sluice sim` with --provider openai-compatible and --model")
 	}
-	if !o.elsewhere() {
+	switch {
+	case o.hasEndpoint() && o.account.Model == "":
+		return fault.New(fault.Missing, errors.New("no model: --model is missing"), "name the model, for example --model gpt-4o-mini")
+	case !o.hasEndpoint():
 		for _, name := range []string{"model", "key-env", "rpm", "tpm"} { // --base-url was checked
 			if o.flags.Changed(name) {
 				return fault.New(fault.Conflict, fmt.Errorf("--%s does not apply to the simulator", name), "set --base-url or --model, or omit it")
@@ -152,24 +160,16 @@ func (o *stressOptions) check() error {
 	return nil
 }
 
-// mostSlots keeps what a typing error asks for from using up the machine.
-const mostSlots = 10_000
+// maxSlots bounds the load of a mistyped number on this host.
+const maxSlots = 10_000
 
-// elsewhere reports whether calls go to an endpoint.
-func (o *stressOptions) elsewhere() bool {
+// hasEndpoint reports whether an endpoint gets the requests, instead of the simulator.
+func (o *stressOptions) hasEndpoint() bool {
 	return o.account.Provider != "" && o.account.Provider != "sim" || o.account.Provider == "" && (o.account.BaseURL != "" || o.account.Model != "")
 }
 
-// endpoint makes ready where calls go.
-func (o *stressOptions) endpoint(s *term.Streams, cfg *stress.Config) (*account.Accounts, error) {
-	if o.account.Model == "" {
-		return nil, fault.New(fault.Missing, errors.New("no model: --model is missing"), "name the model, for example --model gpt-4o-mini")
-	}
-	o.account.Limits.Concurrency = o.slots
-	a, err := o.account.open(s)
-	if err != nil {
-		return nil, err
-	}
+// endpoint returns the endpoint of the accounts that gets the requests.
+func (o *stressOptions) endpoint(s *term.Streams, a *account.Accounts) (*stress.Endpoint, error) {
 	to, err := a.Endpoint(o.account.Model)
 	if err != nil {
 		return nil, err
@@ -180,17 +180,16 @@ func (o *stressOptions) endpoint(s *term.Streams, cfg *stress.Config) (*account.
 	if err := to.Provider.Check(to.Target); err != nil {
 		return nil, fault.New(fault.Value, err, "check --base-url and --model")
 	}
-	cfg.Endpoint = &stress.Endpoint{
+	return &stress.Endpoint{
 		Provider: to.Provider, Target: to.Target, Base: to.Base,
 		Scheduler: func(observer sluice.Observer) (*sluice.Scheduler, error) {
 			a.Config.Scheduler.Observer = observer
 			return a.Scheduler(to.Provider)
 		},
-	}
-	return a, nil
+	}, nil
 }
 
-// watched runs the level, shows how it stands, and lets an interrupt stop it.
+// watched runs the level, and shows its progress. An interrupt stops it.
 func (o *stressOptions) watched(ctx context.Context, s *term.Streams, cfg stress.Config) (*stress.Result, error) {
 	ctx, end := signals.Interruptible(ctx)
 	defer end()

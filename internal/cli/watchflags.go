@@ -58,6 +58,7 @@ func (f *watchFlags) open(ctx context.Context, s *term.Streams) (*telemetry.Watc
 		return w, nil
 	}
 	if err := w.Serve(f.metrics, nil); err != nil {
+		s.Warn(w.Close())
 		return nil, err
 	}
 	if _, port, _ := net.SplitHostPort(f.metrics); port == "0" || w.Server().Everywhere() {

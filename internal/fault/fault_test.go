@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/sluice-llm/sluice/internal/fault"
@@ -19,6 +20,8 @@ func (coded) FaultCode() string { return string(fault.InUse) }
 func (coded) Hint() string      { return "wait" }
 
 func TestAnErrorCarriesItsCodeAndHint(t *testing.T) {
+	full := &fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
+	missing := &fs.PathError{Op: "open", Path: "y", Err: fs.ErrNotExist}
 	for _, c := range []struct {
 		err  error
 		code fault.Code
@@ -31,6 +34,8 @@ func TestAnErrorCarriesItsCodeAndHint(t *testing.T) {
 		{errors.New("odd"), fault.Failed, "odd", "", fault.ExitFailed},
 		{fault.New(fault.Price, errors.New("no price"), "set %s", "--price"), fault.Price, "no price", "set --price", fault.ExitUsage},
 		{&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}, fault.File, "x does not exist", "name a file that exists, or a directory that you can write to", fault.ExitUsage},
+		{errors.Join(full, missing), fault.Disk, "x cannot be written, because the disk is full\nopen y: file does not exist",
+			"free space on the disk, then resume with the same command", fault.ExitFailed},
 	} {
 		e := fault.Of(c.err)
 		if e.Code != c.code || e.Error() != c.text || e.Advice() != c.hint || e.Exit() != c.exit {

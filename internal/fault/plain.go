@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -18,20 +19,18 @@ func plain(err error) string {
 	if of, ok := errors.AsType[*net.DNSError](err); ok && of.IsNotFound {
 		return afterCall.ReplaceAllString(text, "the host "+of.Name+" is unknown")
 	}
-	var of error
-	for cause := range systemErrors {
-		if errors.Is(err, cause) {
-			of = cause
-		}
+	path, isPath := errors.AsType[*fs.PathError](err)
+	if isPath {
+		err = path // of several errors, only the first with a path is described
 	}
-	if of == nil {
+	at := slices.IndexFunc(systemErrors, func(e systemError) bool { return errors.Is(err, e.cause) })
+	if at < 0 {
 		return text
 	}
-	reason := systemErrors[of]
-	said := of.Error()
-	if of, ok := errors.AsType[*fs.PathError](err); ok {
-		text = strings.Replace(text, of.Error(), of.Path+" "+reason, 1)
-		text = strings.Replace(text, of.Path+": "+of.Path, of.Path, 1)
+	reason, said := systemErrors[at].reason, systemErrors[at].cause.Error()
+	if isPath {
+		text = strings.Replace(text, path.Error(), path.Path+" "+reason, 1)
+		text = strings.Replace(text, path.Path+": "+path.Path, path.Path, 1)
 	}
 	if of, ok := errors.AsType[*net.OpError](err); ok && of.Addr != nil {
 		text = strings.Replace(text, of.Error(), of.Addr.String()+" "+reason, 1)
@@ -45,15 +44,21 @@ func plain(err error) string {
 // afterCall matches the text of a network call that failed because of its address.
 var afterCall = regexp.MustCompile(`((dial|listen) tcp: )?(address \S+: missing port in address|lookup \S+( on \S+)?: no such host)`)
 
-// systemErrors describe the causes of failed system calls, after the name of a file or an address.
-var systemErrors = map[error]string{
-	fs.ErrNotExist:        "does not exist",
-	fs.ErrPermission:      "cannot be used without more permissions",
-	syscall.ENOTDIR:       "is not inside a directory",
-	syscall.EISDIR:        "is a directory",
-	syscall.ENOSPC:        "cannot be written, because the disk is full",
-	syscall.EROFS:         "cannot be written, because the file system is read-only",
-	syscall.EADDRINUSE:    "is in use by another program",
-	syscall.EADDRNOTAVAIL: "is not an address of this host",
-	syscall.ECONNREFUSED:  "refused the connection",
+// systemError is a cause of a failed system call, and its description after the name of a file or an address.
+type systemError struct {
+	cause  error
+	reason string
+}
+
+// systemErrors are in order: of several causes without a path, the first in this list is described.
+var systemErrors = []systemError{
+	{fs.ErrNotExist, "does not exist"},
+	{fs.ErrPermission, "cannot be used without more permissions"},
+	{syscall.ENOTDIR, "is not inside a directory"},
+	{syscall.EISDIR, "is a directory"},
+	{syscall.ENOSPC, "cannot be written, because the disk is full"},
+	{syscall.EROFS, "cannot be written, because the file system is read-only"},
+	{syscall.EADDRINUSE, "is in use by another program"},
+	{syscall.EADDRNOTAVAIL, "is not an address of this host"},
+	{syscall.ECONNREFUSED, "refused the connection"},
 }

@@ -260,7 +260,7 @@ func (l *Lane) price() {
 	}
 }
 
-// add adds a lane to the sums. What is unknown of one lane is unknown of all.
+// add adds a lane to the sums. If a figure of one lane is unknown, its sum is unknown.
 func (d *DryRun) add(l *Lane) {
 	d.InputTokens += l.InputTokens
 	if l.MaxOutputTokens == nil || d.MaxOutputTokens == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -35,13 +36,15 @@ type Summary struct {
 	Ending
 	Items
 	Use
-	Caps      []batch.Used       `json:"caps,omitempty"`      // Caps of this run and their use.
-	PerMin    float64            `json:"per_min"`             // Items per minute.
-	Lanes     []LaneUse          `json:"lanes"`               // Limits by lane.
-	Bound     map[string]float64 `json:"bound_by"`            // Share of time when each limit was binding.
-	Upstreams []Upstream         `json:"upstreams,omitempty"` // Upstreams, if there are several.
-	Batch     *Batches           `json:"batch,omitempty"`     // Batches of `--batch`.
-	AllRuns   *work.Figures      `json:"all_runs,omitempty"`  // Figures of all runs, if there are several.
+	Estimated float64            `json:"cost_estimated_usd,omitempty"`  // Estimated part of the cost.
+	Unpriced  int                `json:"unpriced_tool_calls,omitempty"` // Tool calls without known prices.
+	Caps      []batch.Used       `json:"caps,omitempty"`                // Caps of this run and their use.
+	PerMin    float64            `json:"per_min"`                       // Items per minute.
+	Lanes     []LaneUse          `json:"lanes"`                         // Limits by lane.
+	Bound     map[string]float64 `json:"bound_by"`                      // Share of time by binding limit.
+	Upstreams []Upstream         `json:"upstreams,omitempty"`           // Upstreams, if there are several.
+	Batch     *Batches           `json:"batch,omitempty"`               // Batches of `--batch`.
+	AllRuns   *work.Figures      `json:"all_runs,omitempty"`            // Figures of all runs, if several.
 
 	Run batch.Report `json:"-"` // of this run alone
 }
@@ -64,13 +67,11 @@ type Use struct {
 	Attempts  int `json:"attempts"`  // Attempts, except rate-limited attempts.
 	Throttles int `json:"throttles"` // Rate-limited requests.
 	work.Tokens
+	WallMS     int64 `json:"wall_ms"`     // Duration of the run.
+	QueuedMS   int64 `json:"queued_ms"`   // Wait in the queue.
+	CooldownMS int64 `json:"cooldown_ms"` // Wait in cooldowns.
+	BackoffMS  int64 `json:"backoff_ms"`  // Wait in backoff.
 	Bill
-	Estimated  float64 `json:"cost_estimated_usd,omitempty"`  // Estimated part of the cost.
-	Unpriced   int     `json:"unpriced_tool_calls,omitempty"` // Tool calls without known prices.
-	WallMS     int64   `json:"wall_ms"`                       // Duration of the run.
-	QueuedMS   int64   `json:"queued_ms"`                     // Wait in the queue.
-	CooldownMS int64   `json:"cooldown_ms"`                   // Wait in cooldowns.
-	BackoffMS  int64   `json:"backoff_ms"`                    // Wait in backoff.
 }
 
 // Bill is the known cost of this run.
@@ -79,20 +80,33 @@ type Bill struct {
 	Costed int      `json:"costed_items"` // Items with a known cost.
 }
 
+// useOf returns the work of a run. With lanes, it also counts rate-limited requests of items without a result.
+func useOf(rep work.Report, lanes []limits.LaneSnapshot) Use {
+	u := Use{
+		Attempts: rep.Attempts, Throttles: rep.Throttles, Tokens: work.TokensOf(rep.Usage), WallMS: rep.Wall.Milliseconds(),
+		QueuedMS: rep.Queued.Milliseconds(), CooldownMS: rep.Cooldown.Milliseconds(), BackoffMS: rep.Backoff.Milliseconds(),
+	}
+	if len(lanes) > 0 { // else workers send the requests
+		u.Throttles = requests(lanes).Throttles
+	}
+	// If no price is known, cached results do not make the cost known. If there was no request, the cost is 0.
+	if free := rep.Cached; rep.Costed > free || free > 0 && free == rep.Done+rep.Failed {
+		u.Bill = Bill{&rep.Cost, rep.Costed}
+	}
+	return u
+}
+
 // Summarize returns the summary of a run of requests.
 func Summarize(rep batch.Report, snap sluice.Snapshot) *Summary {
 	all := rep.Counts()
 	sum := &Summary{
 		Items: Items{Total: all.Total, Done: all.Done, DoneNow: rep.Done, Failed: all.Failed, Left: all.Remaining(),
 			Kinds: map[sluice.Kind]int{}, Finish: rep.Finish, Cached: rep.Cached},
-		Use: Use{Attempts: rep.Attempts, Throttles: rep.Throttles, Tokens: work.TokensOf(rep.Usage),
-			WallMS: rep.Wall.Milliseconds(), QueuedMS: rep.Queued.Milliseconds(),
-			CooldownMS: rep.Cooldown.Milliseconds(), BackoffMS: rep.Backoff.Milliseconds()},
+		Use:  useOf(rep.Report, snap.Lanes),
 		Caps: rep.Budgets, Lanes: newLaneUses(snap, rep.Wall), Bound: map[string]float64{}, Run: rep,
 	}
-	// If no price is known, cached results do not make the cost known. If there was no request, the cost is 0.
-	if free := rep.Cached; rep.Costed > free || free > 0 && free == sum.Recorded() {
-		sum.Bill, sum.Estimated, sum.Unpriced = Bill{&rep.Cost, rep.Costed}, rep.Estimated, rep.Unpriced
+	if sum.Cost != nil {
+		sum.Estimated, sum.Unpriced = rep.Estimated, rep.Unpriced
 	}
 	for _, kinds := range []map[sluice.Kind]int{rep.Kinds, rep.AlreadyKinds} {
 		for kind, n := range kinds {
@@ -106,9 +120,6 @@ func Summarize(rep batch.Report, snap sluice.Snapshot) *Summary {
 	}
 	for _, lane := range snap.Lanes {
 		telemetry.AddBound(sum.Bound, lane.Bound[:], rep.Wall)
-	}
-	if len(snap.Lanes) > 0 { // else workers send the requests
-		sum.Throttles = requests(snap.Lanes).Throttles // also of items without a result
 	}
 	return sum
 }
@@ -186,37 +197,14 @@ type ExecSummary struct {
 	First map[sluice.Kind]string `json:"first_failures,omitempty"` // First error message by kind of failure.
 
 	// The following fields are of this run.
-	Done      int `json:"done_by_this_run"` // Successful items of this run.
-	Attempts  int `json:"attempts"`         // Attempts, except rate-limited attempts.
-	Throttles int `json:"throttles"`        // Rate-limited requests.
-	Pauses    int `json:"pauses"`           // Pauses of this run.
-	work.Tokens
-	WallMS     int64 `json:"wall_ms"`     // Duration of the run.
-	CooldownMS int64 `json:"cooldown_ms"` // Wait in cooldowns.
-	Bill
+	Done   int `json:"done_by_this_run"` // Successful items of this run.
+	Pauses int `json:"pauses"`           // Pauses of this run.
+	Use
 
-	AllRuns *work.Figures `json:"all_runs,omitempty"` // Figures of all runs, if there are several.
+	AllRuns *work.Figures `json:"all_runs,omitempty"` // Figures of all runs, if several.
 }
 
 // SummarizeExec returns the summary of a run of commands.
 func SummarizeExec(rep proc.Report, snap sluice.Snapshot) *ExecSummary {
-	run := &rep.Run
-	sum := &ExecSummary{
-		Report: rep, Done: run.Done, Attempts: run.Attempts, Throttles: requests(snap.Lanes).Throttles, Tokens: work.TokensOf(run.Usage),
-		WallMS: run.Wall.Milliseconds(), CooldownMS: run.Cooldown.Milliseconds(),
-	}
-	if run.Costed > 0 {
-		sum.Bill = Bill{&run.Cost, run.Costed}
-	}
-	return sum
-}
-
-// Retryable reports whether a retry can succeed for one of the failed items.
-func (sum *ExecSummary) Retryable() bool {
-	for kind := range sum.Kinds {
-		if kind.Transient() {
-			return true
-		}
-	}
-	return false
+	return &ExecSummary{Report: rep, Done: rep.Run.Done, Use: useOf(rep.Run, snap.Lanes)}
 }

@@ -67,7 +67,7 @@ func (f Files) follow(ctx context.Context, again <-chan struct{}, read func() Fi
 			}
 		}
 		last = nil
-		if f = now; ctx.Err() != nil { // what is wrong is not read again before it changes
+		if f = now; ctx.Err() != nil { // a wrong file is not read again before it changes
 			return
 		}
 		if next := read(); next != nil {

@@ -60,7 +60,7 @@ func Listen(cfg Config) *Listener {
 		l.hadTerminal = !ignored && hasTerminal()
 		ctx, end := context.WithCancel(context.Background())
 		l.endFollow = end
-		l.wg.Go(func() { cfg.Reread.Files.follow(ctx, l.again, cfg.Reread.Read) }) // a disk that hangs must not delay interrupts
+		l.wg.Go(func() { cfg.Reread.Files.follow(ctx, l.again, cfg.Reread.Read) }) // a disk that hangs must not delay Drain
 	}
 	signal.Notify(l.signals, os.Interrupt, syscall.SIGTERM)
 	if !ignored || cfg.Reread.Read != nil {
@@ -72,7 +72,8 @@ func Listen(cfg Config) *Listener {
 	return l
 }
 
-// Stop ends the listening. It can be called twice.
+// Stop ends the listening. It waits for a reading of files, because the caller then closes what the reading changes. If the disk hangs, the
+// next interrupt ends the process. Stop can be called twice.
 func (l *Listener) Stop() {
 	l.stopOnce.Do(func() {
 		signal.Stop(l.signals)

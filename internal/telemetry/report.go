@@ -65,7 +65,7 @@ type Run struct {
 	Last      time.Time          `json:"last"`             // Last event.
 	Processes int                `json:"processes"`        // Processes.
 	WallMS    int64              `json:"wall_ms"`          // Duration of the runs.
-	Bound     map[string]float64 `json:"bound_by"`         // Share of time when each limit was binding.
+	Bound     map[string]float64 `json:"bound_by"`         // Share of time by binding limit.
 	Throttles Throttles          `json:"throttles"`        // Rate-limit rejections.
 	Cooldowns Cooldowns          `json:"cooldowns"`        // Pauses of lanes.
 	Slots     Slots              `json:"slots"`            // Requests in flight.
@@ -113,7 +113,7 @@ type Lane struct {
 	Failed    int                `json:"failed_attempts"`   // Failed attempts.
 	GaveUp    int                `json:"gave_up"`           // Requests that failed after their last attempt.
 	Most      int                `json:"most_in_flight"`    // Maximum number of requests in flight.
-	Bound     map[string]float64 `json:"bound_by"`          // Share of time when each limit was binding.
+	Bound     map[string]float64 `json:"bound_by"`          // Share of time by binding limit.
 	Quota     []Quota            `json:"quota"`             // Use by limit.
 	Latency   Times              `json:"latency"`           // Durations of requests.
 	WidthMS   int64              `json:"bin_ms"`            // Length of each time bin.

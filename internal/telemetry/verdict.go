@@ -44,8 +44,8 @@ func (r *Report) Judge(advice Advice) {
 		r.Command = advice.Again
 	case r.Run != nil && r.Run.Slots.Leaked > 0:
 		r.Next = "Slots were not released: a program that uses the library must release every permit."
-	case r.mendable() > 0:
-		r.Next = fmt.Sprintf("Another attempt may succeed for %s", prose.Count(r.mendable(), "failed item"))
+	case r.retryable() > 0:
+		r.Next = fmt.Sprintf("Another attempt may succeed for %s", prose.Count(r.retryable(), "failed item"))
 		if r.Command = advice.Retry; r.Command != "" {
 			r.Next += ":"
 		}
@@ -205,13 +205,13 @@ func (r *Run) source(dimension string) limits.Source {
 	return ""
 }
 
-// mendable is how many failures another try may mend.
-func (r *Report) mendable() (n int) {
+// retryable returns the number of failed items for which a retry can succeed.
+func (r *Report) retryable() int {
+	kinds := make(map[sluice.Kind]int)
 	for _, f := range r.Failures {
-		var kind sluice.Kind
-		if kind.UnmarshalText([]byte(f.Kind)) == nil && (kind.Throttle() || kind.Transient()) {
-			n += f.Count
-		}
+		kind := work.UnknownKind
+		kind.UnmarshalText([]byte(f.Kind)) // an unknown name changes nothing
+		kinds[kind] += f.Count
 	}
-	return n
+	return work.Retryable(kinds)
 }

@@ -1,5 +1,5 @@
-// Package term has the standard streams of the program: standard output for data, standard error for people. Everything that it writes is
-// free of keys, and text from elsewhere can't control a terminal.
+// Package term has the standard streams of the program: standard output for data, standard error for people. It removes keys from
+// everything that it writes, except from Data: results must stay as the provider sent them. Text from elsewhere can't control a terminal.
 package term
 
 import (
@@ -130,7 +130,7 @@ func (s *Streams) ErrJSONLine(v any) {
 	}
 }
 
-// Data returns standard output for data that must stay as it is. On a terminal, control characters are escaped.
+// Data returns standard output for data that must stay as it is, keys included. On a terminal, control characters are escaped.
 func (s *Streams) Data() io.Writer {
 	if s.Out.screen {
 		return &screen{w: s.Out.w}

@@ -43,6 +43,19 @@ func (r Report) Counts() Counts {
 // Left is how many items are not recorded yet.
 func (r Report) Left() int { return r.Total - r.Already - r.Done - r.Failed }
 
+// UnknownKind is the kind of a failure that another version recorded, under a name that this version does not know.
+const UnknownKind = ^sluice.Kind(0)
+
+// Retryable returns the number of failed items for which a retry can succeed. kinds counts items by kind.
+func Retryable(kinds map[sluice.Kind]int) (n int) {
+	for kind, count := range kinds {
+		if kind.Throttle() || kind.Transient() || kind == UnknownKind {
+			n += count
+		}
+	}
+	return n
+}
+
 // tally counts results.
 type tally struct {
 	fed atomic.Bool // the source was read to its end
