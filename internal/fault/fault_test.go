@@ -34,6 +34,7 @@ func TestAnErrorCarriesItsCodeAndHint(t *testing.T) {
 		{errors.New("odd"), fault.Failed, "odd", "", fault.ExitFailed},
 		{fault.New(fault.Price, errors.New("no price"), "set %s", "--price"), fault.Price, "no price", "set --price", fault.ExitUsage},
 		{&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}, fault.File, "x does not exist", "name a file that exists, or a directory that you can write to", fault.ExitUsage},
+		{&fs.PathError{Op: "open", Path: "no/x", Err: fs.ErrNotExist}, fault.File, "no/x does not exist, nor does its directory", "name a file that exists, or a directory that you can write to", fault.ExitUsage},
 		{errors.Join(full, missing), fault.Disk, "x cannot be written, because the disk is full\nopen y: file does not exist",
 			"free space on the disk, then resume with the same command", fault.ExitFailed},
 	} {

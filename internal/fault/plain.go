@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,6 +31,9 @@ func plain(err error) string {
 	}
 	reason, said := systemErrors[at].reason, systemErrors[at].cause.Error()
 	if isPath {
+		if _, missing := os.Lstat(filepath.Dir(path.Path)); errors.Is(path, fs.ErrNotExist) && errors.Is(missing, fs.ErrNotExist) {
+			reason += ", nor does its directory"
+		}
 		text = strings.Replace(text, path.Error(), path.Path+" "+reason, 1)
 		text = strings.Replace(text, path.Path+": "+path.Path, path.Path, 1)
 	}
@@ -54,7 +59,7 @@ type systemError struct {
 var systemErrors = []systemError{
 	{fs.ErrNotExist, "does not exist"},
 	{fs.ErrPermission, "cannot be used without more permissions"},
-	{syscall.ENOTDIR, "is not inside a directory"},
+	{syscall.ENOTDIR, "is not a directory, or not inside one"},
 	{syscall.EISDIR, "is a directory"},
 	{syscall.ENOSPC, "cannot be written, because the disk is full"},
 	{syscall.EROFS, "cannot be written, because the file system is read-only"},

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/regular"
+	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
 )
 
@@ -169,9 +170,9 @@ func (st *Stored) Line(now time.Time) string {
 
 // next names the next step for remaining and failed items, and its effect on a limit that still applies.
 func (st *Stored) next(now time.Time) string {
-	command := "run"
+	command, first := "run", "see the failures with sluice report "+term.Quote(st.Output)+", then run"
 	if _, ok := ExecDir(st.Output); ok {
-		command = "exec"
+		command, first = "exec", "retry the failed items: run"
 	}
 	switch {
 	case st.State.Status == work.CalledOff:
@@ -181,7 +182,7 @@ func (st *Stored) next(now time.Time) string {
 	case st.State.Status != work.Completed:
 		return fmt.Sprintf("resume with the same %s command", command)
 	case st.State.Failed > 0:
-		return fmt.Sprintf("retry the failed items: run the same %s command with --redo failed", command)
+		return fmt.Sprintf("%s the same %s command with --redo failed", first, command)
 	}
 	return ""
 }
