@@ -20,6 +20,7 @@ import (
 
 	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/budget"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/internal/work"
 	"github.com/sluice-llm/sluice/provider"
@@ -204,7 +205,7 @@ func Open(cfg Config) (*Batch, error) {
 	}
 	if err != nil {
 		in.close()
-		return nil, err
+		return nil, fault.FileOf("Output", err)
 	}
 	if err := b.prepare(); err != nil {
 		b.Close()

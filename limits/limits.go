@@ -172,11 +172,17 @@ func (e *Each[T]) At(d Dimension) *T {
 	return all[d]
 }
 
-// Check returns an error if a limit is negative, or if a quantity has two limits. The error starts with the name of the invalid field.
+// MaxLimit is the largest limit. Sums of larger numbers could overflow.
+const MaxLimit = 1_000_000_000_000
+
+// Check returns an error if a limit is negative or above MaxLimit, or if a quantity has two limits. The error starts with the name of the invalid field.
 func (l Limits) Check() error {
 	for d, limit := range l.All() {
 		if *limit < 0 {
 			return fmt.Errorf("%s is %d: a limit cannot be negative", d.Field(), *limit)
+		}
+		if *limit > MaxLimit {
+			return fmt.Errorf("%s is %d: a limit cannot be above %d", d.Field(), *limit, MaxLimit)
 		}
 		w := l.WindowOf(d)
 		if w == nil {

@@ -44,6 +44,8 @@ func (w Window) check() error {
 		return nil
 	case w.N < 1:
 		return fmt.Errorf("%d is not above zero", w.N)
+	case w.N > MaxLimit:
+		return fmt.Errorf("%d is above %d", w.N, MaxLimit)
 	case w.Period < MinPeriod || w.Period > MaxPeriod:
 		return fmt.Errorf("the period %v is not between %v and 24h", w.Period, MinPeriod)
 	}

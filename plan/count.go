@@ -24,7 +24,7 @@ func (p *Plan) slots() int {
 	if p.Workload.Requests > 0 {
 		n = min(n, float64(p.Workload.Requests))
 	}
-	return max(1, int(min(n, mostLimit)))
+	return max(1, int(min(n, limits.MaxLimit)))
 }
 
 // workers are the loops that stay within all limits without a pace, and the limits that are not safe from even one.
@@ -37,7 +37,7 @@ func (p *Plan) workers() (n int, exceeded []limits.Dimension) {
 			exceeded = append(exceeded, b.Dimension)
 		}
 	}
-	n = min(whole(min(mean*p.Safety, mostLimit)), whole(min(worst, mostLimit)))
+	n = min(whole(min(mean*p.Safety, limits.MaxLimit)), whole(min(worst, limits.MaxLimit)))
 	for _, b := range p.Bounds {
 		if p.orders[b.Dimension] != nil {
 			n = sort.Search(max(0, n), func(i int) bool { return !p.fit(i+1, b, p.Safety) })

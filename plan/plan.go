@@ -242,7 +242,7 @@ func checkPrice(field string, usd *float64) error {
 
 func checkLimits(l sluice.Limits) error {
 	for d, limit := range l.All() {
-		if err := inRange("Limits."+d.Field(), *limit, mostLimit); err != nil {
+		if err := inRange("Limits."+d.Field(), *limit, limits.MaxLimit); err != nil {
 			return err
 		}
 	}

@@ -133,7 +133,7 @@ func SimulatorConfig(l sluice.Limits, charge limits.Charge, latency time.Duratio
 func (s Scenario) withDefaults() (Scenario, error) {
 	err := cmp.Or(
 		inRange("Scenario.RoundTrip", s.RoundTrip, mostLatency),
-		inRange("Scenario.Workers", s.Workers, mostLimit), inRange("Scenario.Unpaced", s.Unpaced, mostLimit),
+		inRange("Scenario.Workers", s.Workers, limits.MaxLimit), inRange("Scenario.Unpaced", s.Unpaced, limits.MaxLimit),
 		inRange("Scenario.Attempts", s.Attempts, math.MaxInt), inRange("Scenario.MaxTries", s.MaxTries, math.MaxInt),
 		inRange("Scenario.Timeout", s.Timeout, longestTime), inRange("Scenario.Horizon", s.Horizon, longestTime),
 		s.checkAnswers(), s.checkCalls(),

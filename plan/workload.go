@@ -26,7 +26,6 @@ const (
 const (
 	mostLatency  = 30 * 24 * time.Hour
 	mostRequests = 10_000_000_000
-	mostLimit    = 1_000_000_000_000
 	maxProcesses = 1_000_000_000
 )
 

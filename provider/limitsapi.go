@@ -211,7 +211,6 @@ func (r *limitsReader) onlyProject(ctx context.Context) error {
 
 // add adds a limit by the provider's name for it. 0 stands for a limit that the model has not.
 func (g *LimitGroup) add(name string, value float64, at time.Time) {
-	const largest = 1e12 // as in files of limits
 	d := limits.AnyDimension
 	switch name {
 	case "requests_per_minute", "max_requests_per_1_minute":
@@ -226,7 +225,7 @@ func (g *LimitGroup) add(name string, value float64, at time.Time) {
 		d = limits.RequestsPerDay
 	}
 	switch {
-	case !(value >= 1 && value <= largest):
+	case !(value >= 1 && value <= limits.MaxLimit):
 	case d != limits.AnyDimension:
 		g.Limits = append(g.Limits, limits.Limit{Dimension: d, Value: value, Source: limits.SourcePublished, At: at, Confidence: 1})
 	case g.Other == nil:

@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-llm/sluice/internal/runinfo"
 	"github.com/sluice-llm/sluice/internal/term"
 	"github.com/sluice-llm/sluice/internal/work"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -100,7 +101,7 @@ func (o *execOptions) table() []flagGroup {
 			{name: "items", field: &items.Path, metavar: "FILE", help: "Read items from this file; - is standard input", common: true,
 				sets: "Items", fix: "set --items to a file of lines, JSON objects or a table, or to - for standard input"},
 			{name: "state", field: &o.cfg.Dir, metavar: "DIR", help: "Keep results in this directory, or resume from it",
-				common: true, sets: "Dir"},
+				common: true, sets: "Dir", fix: "use another directory with --state"},
 			o.redo.flag("failed,changed,none"),
 			{name: "max-items", field: countFrom(&items.Limit, 1), help: "Stop after the first N items", common: true},
 			{name: "stage", field: &items.Only, metavar: "NAME", help: "Run only this stage again; repeatable", without: "from-stage",
@@ -124,7 +125,7 @@ func (o *execOptions) table() []flagGroup {
 		{"Limits", slices.Concat(o.bounds.flags(), []flag{
 			configFlag(&o.settings),
 			{name: "jobs,j", field: &o.jobs, metavar: "N", help: "Run N commands at once; auto adapts the number", common: true},
-			{name: "rpm", field: &o.limits.RPM, metavar: "N", help: "Start at most N commands per minute", common: true},
+			{name: "rpm", field: countFrom(&o.limits.RPM, 1), help: "Start at most N commands per minute", common: true, sets: "Limits.RPM"},
 			{name: "not-between", field: &o.notBetween, metavar: "HOURS", help: "Pause in these hours: '12:00-19:00 Mon-Fri UTC'; repeatable"},
 			{name: "ignore-pause", field: &o.cfg.Limits.IgnorePause, help: "Ignore limits and pauses learned by earlier runs"},
 			{name: "dry-run", field: &o.dryRun, help: "Print commands without running them", common: true},
@@ -140,9 +141,9 @@ func (o *execOptions) config(s *term.Streams) (proc.Config, error) {
 	err := cmp.Or(checkRules(
 		rule{cfg.Items.Path == "-" && term.IsTerminal(s.In), fault.Missing, "no items are given",
 			"name a file with --items FILE, or pipe the items in"},
-		rule{o.jobs != "auto" && (notNumber != nil || jobs < 1), fault.Value,
+		rule{o.jobs != "auto" && (notNumber != nil || jobs < 1 || jobs > limits.MaxLimit), fault.Value,
 			fmt.Sprintf("--jobs %q is neither a number of commands nor auto", o.jobs), "set --jobs to a number from 1, or to auto"},
-	), o.redo.check(), o.watch.check())
+	), checkLimits(&o.limits), o.redo.check(), o.watch.check())
 	if err != nil {
 		return cfg, err
 	}

@@ -163,7 +163,7 @@ func (o *option) Type() string { return o.kind }
 // Set reads a value.
 func (o *option) Set(text string) error {
 	o.text = text
-	err := o.set(text)
+	err := cmp.Or(checkText(text, nil), o.set(text))
 	o.given = append(o.given, text)
 	return err
 }

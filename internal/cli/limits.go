@@ -64,9 +64,12 @@ func limitFlag(d limits.Dimension) string {
 	return fmt.Sprintf("--%s %s", rateLimitFlag, d)
 }
 
-// checkLimits rejects a dimension with two limits.
+// checkLimits rejects a dimension with two limits, or one that is too large.
 func checkLimits(l *sluice.Limits) error {
 	for d, value := range l.All() {
+		if *value > limits.MaxLimit {
+			return &fault.FieldError{Field: "Limits." + d.Field(), Err: fmt.Errorf("%d is above the maximum of %d", *value, limits.MaxLimit)}
+		}
 		if w := l.WindowOf(d); w != nil && w.N > 0 && *value > 0 {
 			return fault.New(fault.Conflict, fmt.Errorf("--%s and --%s %s=%s both limit the %s", d, rateLimitFlag, d.WindowName(), *w, d.WindowName()),
 				"omit one of the two flags")

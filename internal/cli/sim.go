@@ -141,7 +141,8 @@ func runSim(ctx context.Context, s *term.Streams, o simOptions) error {
 	served := make(chan error, 1)
 	go func() { served <- web.Serve(l) }()
 	url := "http://" + l.Addr().String()
-	if _, err := fmt.Fprintln(s.Out, url); err != nil {
+	_, outErr := fmt.Fprintln(s.Out, url)
+	if outErr != nil {
 		cancel()
 	}
 	s.Errorf("sluice sim listens on %s\n", url)
@@ -149,7 +150,7 @@ func runSim(ctx context.Context, s *term.Streams, o simOptions) error {
 	if o.keyEnv != "" {
 		key = `"$` + o.keyEnv + `"`
 	}
-	s.Errorf("hint: OPENAI_API_KEY=%s sluice run IN.jsonl -o OUT.jsonl --provider openai --base-url %s/v1\n", key, url)
+	s.Errorf("hint: OPENAI_API_KEY=%s sluice run IN.jsonl -o OUT.jsonl --model sim-small --base-url %s/v1\n", key, url)
 
 	select {
 	case err = <-served:
@@ -160,7 +161,7 @@ func runSim(ctx context.Context, s *term.Streams, o simOptions) error {
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	return nil
+	return outErr
 }
 
 // server returns the simulator that the flags describe.

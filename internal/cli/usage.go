@@ -184,10 +184,13 @@ func atMost(n int, takes string) cobra.PositionalArgs {
 // one accepts exactly one argument. hint says which.
 func one(what, hint string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return fault.New(fault.Usage, fmt.Errorf("expected one %s, not %d", what, len(args)), "%s", hint)
+		switch len(args) {
+		case 0:
+			return fault.New(fault.Missing, fmt.Errorf("expected one %s, not 0", what), "%s", hint)
+		case 1:
+			return nil
 		}
-		return nil
+		return fault.New(fault.Usage, fmt.Errorf("expected one %s, not %d", what, len(args)), "%s", hint)
 	}
 }
 

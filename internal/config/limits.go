@@ -59,10 +59,7 @@ func (l *Limit) UnmarshalYAML(n ast.Node) error {
 	return yaml.NodeToValue(n, (*fields)(l))
 }
 
-const (
-	longestBurst = Duration(24 * time.Hour) // as long as plans can be
-	largestLimit = 1e12
-)
+const longestBurst = Duration(24 * time.Hour) // as long as plans can be
 
 // Split returns the configured limits, which are ceilings, and other limits, with which a client starts until responses correct them. An
 // amount that merely passed without a rejection is neither: a client would keep to it if no response states a limit.
@@ -114,8 +111,8 @@ func (l *Limit) check() (part string, err error) {
 	switch {
 	case !(l.Value > 0 && l.Value == math.Trunc(l.Value)):
 		return "", fmt.Errorf("%v is not a whole number above zero: omit the field if the limit is unknown", l.Value)
-	case l.Value > largestLimit:
-		return "", fmt.Errorf("%v is above %d: omit the field if the limit is unknown", l.Value, int(largestLimit))
+	case l.Value > limits.MaxLimit:
+		return "", fmt.Errorf("%v is above %d: omit the field if the limit is unknown", l.Value, limits.MaxLimit)
 	case !(l.Confidence >= 0 && l.Confidence <= 1):
 		return ".confidence", fmt.Errorf("%v is not between 0 and 1", l.Confidence)
 	case !slices.Contains(sources, l.Source):

@@ -89,7 +89,7 @@ func CheckEvents(file string) error {
 	if file != "-" {
 		return nil
 	}
-	return fault.New(fault.Value, errors.New("--events needs a file, because --json uses standard output"), "name a file, for example --events events.jsonl")
+	return fault.New(fault.Value, errors.New("--events needs a file, not -"), "name a file, for example --events events.jsonl")
 }
 
 func notInName(r rune) bool {

@@ -70,6 +70,7 @@ func Of(err error) *Error {
 		e.List = e.Code == Input || e.Code == Changed || e.Code == Blocked
 	case DiskFull(err):
 		e.Code = Disk
+	case errors.Is(err, syscall.EPIPE): // the reader of standard output ended
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		e.Code = OpenFiles
 	case Is[*fs.PathError](err), Is[*os.LinkError](err):
@@ -143,3 +144,11 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
 
 // Unwrap returns the reason.
 func (e *FieldError) Unwrap() error { return e.Err }
+
+// FileOf returns err as the error of a field that names a file, if err is about a file that cannot be used.
+func FileOf(field string, err error) error {
+	if err == nil || Of(err).Code != File {
+		return err
+	}
+	return &FieldError{Field: field, Err: err}
+}

@@ -175,13 +175,10 @@ func (r *Result) Knows(except ...limits.Source) bool {
 	return false
 }
 
-// maxLimit is the largest that a file of limits may state.
-const maxLimit = 1e12
-
 // whole returns the value as a file of limits states it. ok is false if it can not.
 func (f Finding) whole() (value float64, ok bool) {
 	value = math.Floor(f.Value + 1e-9) // a larger one than measured would be rejected
-	return value, f.Known() && value >= 1 && value <= maxLimit
+	return value, f.Known() && value >= 1 && value <= limits.MaxLimit
 }
 
 // MarshalJSON writes the document: the limits also as --config reads them.

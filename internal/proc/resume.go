@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/rows"
 	"github.com/sluice-llm/sluice/internal/work"
 )
@@ -34,7 +35,7 @@ type rerun struct {
 // openState opens the directory, and finds what earlier runs did.
 func (x *Exec) openState() (err error) {
 	if x.reopens, err = openDirectory(x.dir); err != nil {
-		return err
+		return fault.FileOf("Dir", err)
 	}
 	if err := x.checkState(); err != nil {
 		return err
@@ -43,7 +44,7 @@ func (x *Exec) openState() (err error) {
 		Sync: x.cfg.Sync, Prefix: journalPrefix, State: StatePath(x.dir), Hash: x.settings.String(), Version: stateVersion, Limits: true, Logger: x.log,
 	})
 	if err != nil {
-		return x.locked(err)
+		return fault.FileOf("Dir", x.locked(err))
 	}
 	x.journal = journal
 	if err := x.resume(); err != nil {

@@ -125,9 +125,15 @@ func (s *Streams) JSONLine(v any) error {
 
 // ErrJSONLine prints v, which consists of numbers and texts, as one line to standard error.
 func (s *Streams) ErrJSONLine(v any) {
-	if b, err := json.Marshal(v); err == nil {
-		s.Err.Write(append(b, '\n')) // its reader may have ended
+	b, err := json.Marshal(v)
+	if err != nil {
+		return
 	}
+	line := string(b)
+	if IsTerminal(s.Err.w) {
+		line = Escape(line)
+	}
+	io.WriteString(s.Err, line+"\n") // its reader may have ended
 }
 
 // Data returns standard output for data that must stay as it is, keys included. On a terminal, control characters are escaped.
