@@ -200,7 +200,7 @@ func Open(cfg Config) (*Batch, error) {
 	b.input = in
 	if err = cmp.Or(in.differsFrom(cfg.Output), checkPlain(cfg.Output)); err == nil {
 		b.journal, err = work.OpenJournal(cfg.Output, work.JournalConfig{
-			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Synced: b.back.synced, Logger: cfg.Logger,
+			Sync: cfg.Sync, Whole: wholeResult, Prefix: resultPrefix, Synced: b.back.synced, Read: Work, Logger: cfg.Logger,
 		})
 	}
 	if err != nil {

@@ -130,6 +130,23 @@ func ParseRecording(line []byte) (rec Recording, err error) {
 	return rec, nil
 }
 
+// Work returns the work of a line of the output: one item, which is done or failed.
+func Work(line []byte) (one work.LastRun) {
+	rec, err := ParseRecording(line)
+	if err != nil {
+		return one
+	}
+	if one.Done = 1; rec.Sluice.Kind != sluice.OK.String() {
+		one.Done, one.Failed = 0, 1
+	}
+	f := &rec.Sluice
+	one.Figures = work.Figures{Throttles: f.Throttles, Tokens: work.Tokens{InputTokens: f.InputTokens, OutputTokens: f.OutputTokens}, Attempts: f.Attempts}
+	if f.CostUSD != nil {
+		one.Cost = *f.CostUSD
+	}
+	return one
+}
+
 // parseResult reads a line of an output of Sluice.
 func parseResult(line []byte) (rec Recording, hash work.Hash, err error) {
 	if rec, err = ParseRecording(line); err == nil && rec.Sluice.Input == "" {

@@ -41,7 +41,7 @@ func statusBlock(st *runinfo.Stored, now time.Time) []string {
 	b := block{head}
 	progress := st.Progress()
 	if s.Total > 0 {
-		progress += "  " + term.Bar(st.Finished(), s.Total, 24)
+		progress += "  " + term.Bar(s.Finished(), s.Total, 24)
 	}
 	if s.Failed > 0 {
 		progress += fmt.Sprintf("  %s failed", prose.Group(s.Failed))

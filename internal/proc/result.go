@@ -169,6 +169,22 @@ func readResult(b []byte) (*Result, work.Hash, error) {
 	return rec, hash, nil
 }
 
+// Work returns the work of a line of the results: one item, which is done or failed.
+func Work(line []byte) (one work.LastRun) {
+	r, _, err := readResult(line)
+	if err != nil {
+		return one
+	}
+	if one.Done = 1; r.State != Succeeded {
+		one.Done, one.Failed = 0, 1
+	}
+	one.Figures = work.Figures{Throttles: r.Throttles, Tokens: work.Tokens{InputTokens: r.InputTokens, OutputTokens: r.OutputTokens}, Attempts: r.Attempts}
+	if r.Cost != nil {
+		one.Cost = *r.Cost
+	}
+	return one
+}
+
 // finished returns the final result that a run left in an item's directory and did not come to write to the results.
 func (x *Exec) finished(dir itemDir, id string, hash work.Hash) *Result {
 	b, err := readPlain(filepath.Join(dir.path, resultName))

@@ -41,7 +41,7 @@ func (x *Exec) openState() (err error) {
 		return err
 	}
 	journal, err := work.OpenJournal(ResultsPath(x.dir), work.JournalConfig{
-		Sync: x.cfg.Sync, Prefix: journalPrefix, State: StatePath(x.dir), Hash: x.settings.String(), Version: stateVersion, Limits: true, Logger: x.log,
+		Sync: x.cfg.Sync, Prefix: journalPrefix, State: StatePath(x.dir), Hash: x.settings.String(), Version: stateVersion, Limits: true, Read: Work, Logger: x.log,
 	})
 	if err != nil {
 		return fault.FileOf("Dir", x.locked(err))

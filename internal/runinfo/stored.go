@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/sluice-llm/sluice/batch"
 	"github.com/sluice-llm/sluice/internal/batchjob"
 	"github.com/sluice-llm/sluice/internal/fault"
+	"github.com/sluice-llm/sluice/internal/proc"
 	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/regular"
 	"github.com/sluice-llm/sluice/internal/term"
@@ -29,8 +29,6 @@ type Stored struct {
 
 	State *work.State  `json:"state,omitempty"` // Content of the state file.
 	Parts []batch.Part `json:"parts,omitempty"` // Batches of `--batch`.
-
-	recorded int // results in the output of a killed run
 }
 
 // List is the state of several runs.
@@ -67,13 +65,18 @@ func Load(output string, warn func(text string)) (*Stored, error) {
 		return st, nil
 	}
 	st.Status, st.Reason = killed, fmt.Sprintf("process %d ended without recording a reason", state.PID)
-	n, err := countResults(results)
-	if err == nil { // the state is older
-		st.recorded, st.Reason = n, st.Reason+"; it recorded "+prose.Count(n, "result")
+	if f, err := regular.Open(results); err == nil {
+		defer f.Close()
+		read := batch.Work
+		if _, ok := ExecDir(output); ok {
+			read = proc.Work
+		}
+		if err := state.CatchUp(f, read); err != nil {
+			warn(err.Error())
+		}
 	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		st.Hint = st.next(time.Now())
-	}
+	st.Reason += "; it recorded " + prose.Count(state.Finished(), "result")
+	st.Hint = st.next(time.Now())
 	return st, nil
 }
 
@@ -111,11 +114,7 @@ func (l *List) Newest() []*Stored {
 
 // Ended reports whether the run does not continue.
 func (st *Stored) Ended() bool {
-	switch st.Status {
-	case work.Running, work.Paused, work.Limited:
-		return false
-	}
-	return true
+	return st.Status.Ended()
 }
 
 // Incomplete reports whether the run ended with remaining or failed items.
@@ -123,18 +122,9 @@ func (st *Stored) Incomplete() bool {
 	return st.Ended() && (st.Status != work.Completed || st.State.Failed > 0)
 }
 
-// Finished is the number of items with a result. The output of a killed run can have more results than its state.
-func (st *Stored) Finished() int {
-	n := max(st.State.Finished(), st.recorded)
-	if total := st.State.Total; total > 0 {
-		n = min(n, total)
-	}
-	return n
-}
-
 // Progress returns "done of total".
 func (st *Stored) Progress() string {
-	return progress(st.Finished(), st.State.Total, " of ")
+	return progress(st.State.Finished(), st.State.Total, " of ")
 }
 
 // Paused reports whether the run waits for a limit, or would wait after a resume.
@@ -185,24 +175,4 @@ func (st *Stored) next(now time.Time) string {
 		return fmt.Sprintf("%s the same %s command with --redo failed", first, command)
 	}
 	return ""
-}
-
-// countResults counts the whole lines of an output.
-func countResults(output string) (n int, err error) {
-	f, err := regular.Open(output)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	lines := work.NewLineReader(f, 0)
-	for {
-		line, err := lines.Next()
-		if err == io.EOF || line.Torn {
-			return n, nil
-		}
-		if err != nil {
-			return 0, err
-		}
-		n++
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-llm/sluice/internal/fault"
@@ -68,6 +69,9 @@ type JournalConfig struct {
 	Hash    string
 	Limits  bool
 
+	// Read returns the work of a line, for the state of a run after a kill. Default: the state omits results after its last write.
+	Read func(line []byte) LastRun
+
 	Logger *slog.Logger // nil discards
 
 	disk disk // nil: the system's
@@ -87,6 +91,7 @@ type Journal struct {
 	file    file
 	size    int64
 	written uint64          // appends
+	start   atomic.Int64    // size before the lines of this run
 	err     error           // the first; nothing is written after it
 	keep    func(Line) bool // what the next Append leaves of the lines before it; nil: all
 	timer   *time.Timer     // syncs, with SyncInterval
@@ -175,7 +180,7 @@ func (j *Journal) ready() error {
 	}
 	// A line that is synced in a file that has no name is lost, also if another run made the file.
 	j.cfg.disk.SyncDir(filepath.Dir(j.path))
-	return j.state.begin(j.cfg, j.size == 0)
+	return j.state.begin(j.cfg, j.file, j.size == 0)
 }
 
 // cutTornLine truncates the file after its last newline, unless what follows is a whole line.
@@ -292,6 +297,13 @@ func (j *Journal) syncTo(n uint64) error {
 		j.cfg.Synced(end) // before whoever waits for the sync goes on
 	}
 	return nil
+}
+
+// markStart notes that the lines of this run start here.
+func (j *Journal) markStart() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.start.Store(j.size)
 }
 
 // Lines gives the journal's lines from the first, without their newlines, and their numbers from 1. A line is valid

@@ -25,12 +25,14 @@ func (j *Journal) Rewrite(keep func(Line) bool) {
 func (j *Journal) rewriteLocked(lines []byte) error {
 	keep := j.keep
 	j.keep = nil
-	return j.replaceLocked(func(w *bufio.Writer) error {
+	kept := 0
+	err := j.replaceLocked(func(w *bufio.Writer) error {
 		for line, err := range j.linesLocked() {
 			if err != nil {
 				return err
 			}
 			if keep(line) {
+				kept += len(line.Bytes) + 1
 				w.Write(line.Bytes)
 				w.WriteByte('\n') // a bufio.Writer keeps its first error for Flush
 			}
@@ -38,6 +40,8 @@ func (j *Journal) rewriteLocked(lines []byte) error {
 		w.Write(lines)
 		return nil
 	})
+	j.start.Store(int64(kept))
+	return err
 }
 
 // Sort sorts the lines by their ranks. Lines of the same rank keep their order. Sort does not rewrite a sorted journal. If Sort fails, the

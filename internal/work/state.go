@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"time"
@@ -30,6 +31,9 @@ const (
 	Stopped     Status = "stopped"           // a budget was spent or the account can do no more; resumable
 )
 
+// Ended reports whether the run does not continue.
+func (s Status) Ended() bool { return s != Running && s != Paused && s != Limited }
+
 // State is what the file beside a journal says of its run. The journal is the truth; this is for people.
 type State struct {
 	Version        int       `json:"version,omitempty"`         // Version of the journal.
@@ -44,6 +48,7 @@ type State struct {
 	RateLimitUntil time.Time `json:"rate_limit_until,omitzero"` // End of the longest pause.
 	RateLimit      RateLimit `json:"rate_limit,omitzero"`       // Cause of the longest pause.
 	Outlook        string    `json:"outlook,omitempty"`         // State of the agent's usage windows.
+	Offset         int64     `json:"offset,omitempty"`          // Size of the output before the last run.
 
 	Counts
 	Figures         // of all runs
@@ -108,10 +113,28 @@ func (l LastRun) String() string {
 	return prose.Fields(prose.Group(l.Done)+" done", prose.If(l.Failed, prose.Group(l.Failed)+" failed"), l.Figures.String())
 }
 
-// add adds the figures of one run.
-func (f Figures) add(run Figures) Figures {
-	return Figures{f.Runs + 1, f.Throttles + run.Throttles, Tokens{f.InputTokens + run.InputTokens, f.OutputTokens + run.OutputTokens},
-		f.Attempts + run.Attempts, prose.RoundDollars(f.Cost + run.Cost), f.WallMS + run.WallMS}
+// add adds other work, and the number of its runs.
+func (f Figures) add(g Figures) Figures {
+	return Figures{f.Runs + g.Runs, f.Throttles + g.Throttles, Tokens{f.InputTokens + g.InputTokens, f.OutputTokens + g.OutputTokens},
+		f.Attempts + g.Attempts, prose.RoundDollars(f.Cost + g.Cost), f.WallMS + g.WallMS}
+}
+
+// CatchUp adds the results that a killed run recorded in its journal after the state was written. read returns the work of a line: one
+// item that is done or failed.
+func (s *State) CatchUp(journal io.ReaderAt, read func(line []byte) LastRun) error {
+	counted := s.Last.Done + s.Last.Failed
+	for line, err := range NewLineReader(io.NewSectionReader(journal, s.Offset, math.MaxInt64-s.Offset), 0).All() {
+		switch counted--; {
+		case err != nil:
+			return err
+		case counted >= 0 || line.Torn:
+			continue
+		}
+		one := read(line.Bytes)
+		s.Done, s.Failed, s.Figures = s.Done+one.Done, s.Failed+one.Failed, s.Figures.add(one.Figures)
+		s.Last = LastRun{s.Last.Done + one.Done, s.Last.Failed + one.Failed, s.Last.Figures.add(one.Figures)}
+	}
+	return nil
 }
 
 // RateLimit is what a pause is for.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -32,8 +33,11 @@ type stateFile struct {
 
 // begin reads the state of an earlier run, and writes that this process has the journal. If the journal lost the results of the
 // earlier run, the figures start at zero.
-func (s *stateFile) begin(cfg JournalConfig, empty bool) error {
+func (s *stateFile) begin(cfg JournalConfig, journal io.ReaderAt, empty bool) error {
 	earlier, err := LoadState(s.path)
+	if earlier.Status != "" && !earlier.Status.Ended() && cfg.Read != nil {
+		err = earlier.CatchUp(journal, cfg.Read)
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.log.Warn(err.Error())
 	}
@@ -105,6 +109,7 @@ func (r *Runner) keepState() (end func(error)) {
 		return func(error) {}
 	}
 	state, pauses, stop := &r.cfg.Journal.state, cmp.Or(r.cfg.Pauses, &Pauses{}), make(chan struct{})
+	r.cfg.Journal.markStart()
 	write := func(ended func(*State)) {
 		p, outlook := r.Report(), ""
 		if r.cfg.Outlook != nil {
@@ -116,7 +121,8 @@ func (r *Runner) keepState() (end func(error)) {
 			s.Counts = p.Counts()
 			s.Last = LastRun{p.Done, p.Failed, Figures{Throttles: max(p.Throttles, limited), Tokens: TokensOf(p.Usage),
 				Attempts: p.Attempts, Cost: p.Cost, WallMS: s.Last.WallMS}}
-			s.Figures = state.base.Figures.add(s.Last.Figures)
+			s.Figures, s.Offset = state.base.Figures.add(s.Last.Figures), r.cfg.Journal.start.Load()
+			s.Figures.Runs++
 			ended(s)
 		})
 		if err != nil {
