@@ -229,7 +229,9 @@ func TestWorkersWithoutASchedulerAreThrottledWhereSlotsWithOneAreNot(t *testing.
 // scenarios of all kinds, most of them nonsense.
 func anyScenario() *rapid.Generator[plan.Scenario] {
 	return rapid.Custom(func(t *rapid.T) plan.Scenario {
-		limit := func(name string) int { return rapid.SampledFrom([]int{0, 0, 1, 7, 60, 900, 1 << 40}).Draw(t, name) }
+		limit := func(name string) int {
+			return rapid.SampledFrom([]int{0, 0, 1, 7, 60, 900, limits.MaxLimit}).Draw(t, name)
+		}
 		span := func(name string) time.Duration {
 			return rapid.SampledFrom([]time.Duration{-1, 0, 1, time.Millisecond, time.Second, time.Hour}).Draw(t, name)
 		}
