@@ -336,50 +336,6 @@ func (a *Accounts) member(name string) member {
 	return member{}
 }
 
-// ApplyLimits sets the limits of c for an account at p as they are now. label is the one of an account of upstreams; "" if there are none.
-// Flags take precedence over the files, and the files over the tier, for each limit by itself. An account of upstreams with its own limits
-// has no others.
-func (a *Accounts) ApplyLimits(c *sluice.Config, p provider.Provider, label string) error {
-	s, flags := cmp.Or(a.current.Load(), a.Settings), a.Config.Limits
-	if a.Config.Purpose == Start { // no other limits apply to commands
-		ceilings, _ := cmp.Or(s.File.Limits, &config.Limits{}).Split()
-		c.Limits = Over(flags, sluice.Limits{RPM: ceilings.RPM, Concurrency: ceilings.Concurrency})
-		return nil
-	}
-	if label == "" {
-		if err := a.checkAddress(p); err != nil {
-			return err
-		}
-	}
-	written, own := s.LimitsFor(p, label, a.Config.Model)
-	var tier sluice.Limits
-	if !own {
-		var err error
-		if tier, err = s.tierLimits(p, a.Config.Model); err != nil {
-			return err
-		}
-		if written != nil {
-			s.used.Store(true)
-		}
-	}
-	written = cmp.Or(written, &config.Limits{})
-	ceilings, beliefs := written.Split()
-	c.Limits, c.Start = Over(flags, ceilings), Over(beliefs, tier)
-	for d, start := range c.Start.All() {
-		if c.Limits.In(d).N != 0 {
-			*start = 0
-		}
-	}
-	if c.Limits.Burst != 0 {
-		c.Start.Burst = 0
-	}
-	if c.Account = c.Limits; written.Model != "" {
-		c.Account = flags // limits of one model are not limits of all models together
-	}
-	a.bound(c)
-	return nil
-}
-
 // Fill sets the fields of a batch.Config that say where requests go.
 func (a *Accounts) Fill(cfg *batch.Config) {
 	cfg.Provider, cfg.Registry, cfg.BaseURL = a.Provider, a.Settings.Registry, a.Config.BaseURL

@@ -9,16 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/pricing"
-	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -35,6 +31,7 @@ type Settings struct {
 	File      config.File       // without a Name if there is no file
 	Upstreams []config.Upstream // those in use; nil before OpenUpstreams
 	Files     signals.Files     // as they were before they were read
+	TierFlag  string            // flag that replaces File.Tier; "": none
 
 	paths []string    // of the files
 	used  atomic.Bool // limits of the files are used
@@ -124,88 +121,6 @@ func (s *Settings) Beside(field, path string) string {
 	return filepath.Join(filepath.Dir(s.File.NameOf(field)), path)
 }
 
-// tierLimits returns the limits of the tier in the files; none without a tier.
-func (s *Settings) tierLimits(p provider.Provider, model string) (l sluice.Limits, err error) {
-	if s.File.Tier == "" {
-		return l, nil
-	}
-	tier, err := s.Registry.Find(p.Name, s.File.Tier, model)
-	if err != nil {
-		return l, fault.New(fault.Limits, fmt.Errorf("tier: %w", err),
-			"use a published tier of the model, or set limits with --rpm and --tpm")
-	}
-	note := fmt.Sprintf("starts with the limits of tier %s of %s: %s (%s, %s)",
-		tier.Tier, p.Name, prose.Limits(tier.Limits), tier.Source, tier.Date)
-	if tier.Doubtful {
-		s.Warn("%s, which is doubtful: headers and rejections of the provider correct the limit", note)
-	} else {
-		s.Note(note)
-	}
-	return tier.Limits, nil
-}
-
-// LimitsFor returns the limits of the files for a model at p; nil if there are none. If account is the label of an account of upstreams
-// that has its own limits, it returns these.
-func (s *Settings) LimitsFor(p provider.Provider, account, model string) (l *config.Limits, own bool) {
-	for _, up := range s.Upstreams {
-		if label(up) == account && up.Limits != nil {
-			l, own = up.Limits, true
-		}
-	}
-	if own || s.File.Limits == nil {
-		return l, own
-	}
-	l = s.File.Limits
-	if name := l.Provider; name != "" {
-		if owner, _ := s.Registry.Lookup(name); owner.Name != p.Name {
-			s.Warn("the limits are ignored: %s contains limits of %s, but the provider is %s",
-				s.File.NameOf("limits.provider"), owner.Name, p.Name)
-			return nil, false
-		}
-	}
-	if model != "" && l.Model != "" && ModelKey(l.Model) != ModelKey(model) {
-		s.Warn("the limits are ignored: %s contains limits of %s, but --model is %s", s.File.NameOf("limits.model"), l.Model, model)
-		return nil, false
-	}
-	return l, false
-}
-
-// Foreign names the model of the limits in the files, and the file, if another model starts with them; "" if not.
-func (s *Settings) Foreign(model string) string {
-	if l := s.File.Limits; l != nil && s.used.Load() && l.Model != "" && ModelKey(l.Model) != ModelKey(model) {
-		return l.Model + " in " + s.File.Name
-	}
-	return ""
-}
-
-// ModelKey returns the same key for all versions of a model: its id without the date of a version.
-func ModelKey(model string) string {
-	model = strings.ToLower(strings.TrimSuffix(model, "-latest"))
-	for _, layout := range []string{"-2006-01-02", "-20060102"} {
-		if rest := len(model) - len(layout); rest > 0 {
-			if _, err := time.Parse(layout, model[rest:]); err == nil {
-				return model[:rest]
-			}
-		}
-	}
-	return model
-}
-
-// Over returns the limits above, and those below for quantities without a limit above.
-func Over(above, below sluice.Limits) sluice.Limits {
-	for d, limit := range above.All() {
-		if above.In(d).N != 0 {
-			continue
-		}
-		*limit = *below.At(d)
-		if w := above.WindowOf(d); w != nil {
-			*w = *below.WindowOf(d)
-		}
-	}
-	above.Burst = cmp.Or(above.Burst, below.Burst)
-	return above
-}
-
 // Price returns the price of a model at p; nil if it is unknown. It warns once of a price without a source. It is safe for concurrent use.
 func (a *Accounts) Price(p provider.Provider, model string) *provider.Price {
 	return a.price(nil, p, model)
@@ -226,7 +141,7 @@ func (a *Accounts) price(rate *pricing.Rate, p provider.Provider, model string) 
 // the published rows, and the table of models. doubt is a warning about a price without a source.
 func (s *Settings) Price(rate *pricing.Rate, p provider.Provider, model string) (price *provider.Price, doubt string) {
 	if rate == nil {
-		rate = s.rate(p.Name, model)
+		rate = s.rate(p, model)
 	}
 	switch m, listed := pricing.Find(p.Name, model); {
 	case !listed && rate == nil:
@@ -246,13 +161,11 @@ func (s *Settings) Price(rate *pricing.Rate, p provider.Provider, model string) 
 
 // rate returns the rate of a model in the row of the tier. Without a tier, it returns the rate on which all rows of the settings agree, or
 // else all published rows. It is nil if there is none, or if the rows differ.
-func (s *Settings) rate(name, model string) *pricing.Rate {
-	if tier := s.File.Tier; tier != "" {
-		if row, err := s.Registry.Find(name, tier, model); err == nil && row.PriceIn != nil && row.PriceOut != nil {
-			return &pricing.Rate{Input: *row.PriceIn, Output: *row.PriceOut}
-		}
+func (s *Settings) rate(p provider.Provider, model string) *pricing.Rate {
+	if row, err := s.TierOf(p, model); err == nil && row.PriceIn != nil && row.PriceOut != nil {
+		return &pricing.Rate{Input: *row.PriceIn, Output: *row.PriceOut}
 	}
-	all, published := rates(s.Registry, name, model), rates(provider.Published(), name, model)
+	all, published := rates(s.Registry, p.Name, model), rates(provider.Published(), p.Name, model)
 	if own := slices.DeleteFunc(slices.Clone(all), func(r pricing.Rate) bool { return slices.Contains(published, r) }); len(own) > 0 {
 		all = own
 	}

@@ -64,3 +64,16 @@ func TestEachLimitIsOfTheNearestThatStatesIt(t *testing.T) {
 		t.Errorf("%+v, %v", c.Start, err)
 	}
 }
+
+func TestAnAmountThatPassedGivesWayToAPublishedLimit(t *testing.T) {
+	s := &account.Settings{Registry: provider.Published(), File: config.File{Limits: &config.Limits{}}}
+	s.File.Limits.RPM = &config.Limit{Value: 90, Source: limits.SourceAtLeast}
+	published := &config.Limits{}
+	published.RPM = &config.Limit{Value: 500, Source: limits.SourcePublished}
+	p, _ := provider.Lookup("openai")
+	for want, layer := range map[float64]*config.Limits{500: published, 90: nil} {
+		if l, err := s.Layered(sluice.Limits{}, p, "", "gpt-4o", layer); err != nil || l.RPM == nil || l.RPM.Value != want {
+			t.Errorf("rpm %+v, %v, want %v", l.RPM, err, want)
+		}
+	}
+}

@@ -28,6 +28,7 @@ type planOptions struct {
 
 	cfg      forecast.PlanConfig
 	settings account.Sources
+	tier     string
 	price    priceFlag
 	maxCost  float64
 	deadline deadlineFlag
@@ -75,7 +76,7 @@ func (o *planOptions) table() []flagGroup {
 		{"Limits", append([]flag{
 			{name: "provider", field: &o.cfg.Provider, metavar: "NAME", help: "Use this provider (default: recognized from the model)", common: true},
 			{name: "model", field: &o.cfg.Model, metavar: "MODEL", help: "Use the limits and prices of this model", common: true},
-			{name: "tier", field: &o.cfg.Tier, metavar: "NAME", help: "Use the published limits of this account tier", common: true},
+			{name: "tier", field: &o.tier, metavar: "NAME", help: "Use the published limits of this account tier", common: true},
 			configFlag(&o.settings),
 			{name: "list", field: &o.list, help: "List the published limits and exit", common: true},
 		}, limitFlags(&o.cfg.Limits, "as published")...)},
@@ -139,6 +140,9 @@ func (o *planOptions) config(s *term.Streams) (err error) {
 	c := &o.cfg
 	if c.Settings, err = o.settings.Open(); err != nil {
 		return err
+	}
+	if o.tier != "" {
+		c.Settings.File.Tier, c.Settings.TierFlag = o.tier, "--tier"
 	}
 	if c.Options.Deadline = o.deadline.after; !o.deadline.at.IsZero() {
 		c.Options.Deadline = time.Until(o.deadline.at)

@@ -23,10 +23,9 @@ import (
 
 // PlanConfig describes an account, requests to it, and the bounds of their cost and time.
 type PlanConfig struct {
-	Settings *account.Settings   // receives the warnings, too
+	Settings *account.Settings   // with the tier; receives the warnings, too
 	Provider string              // default: of the limits in Settings, or recognized from the model
 	Model    string              // default: of the limits in Settings, or of all requests of Input
-	Tier     string              // account tier whose published limits apply (default: none)
 	Limits   sluice.Limits       // configured limits, which take precedence
 	Hide     func(secret string) // is called with each text that must never be printed
 

@@ -96,14 +96,20 @@ func (g *Gateway) limitsOf(up *provider.Upstream) (map[string]Limit, error) {
 	if err := a.ApplyLimits(&c, up.Provider, label); err != nil {
 		return nil, err
 	}
-	written, own := a.Settings.LimitsFor(up.Provider, label, a.Config.Model)
+	from, err := a.Settings.Layered(a.Config.Limits, up.Provider, label, a.Config.Model, nil)
+	if err != nil {
+		return nil, err
+	}
 	fields := "limits."
-	if own {
+	if from.Own {
 		fields = "upstreams."
 	}
 	all, perMinute := make(map[string]Limit), c.Limits.PerMinute()
 	for d, ceiling := range perMinute.All() {
-		limit := Limit{Value: cmp.Or(*ceiling, *c.Start.At(d)), Source: limits.SourceConfigured}
+		limit := Limit{Value: cmp.Or(*ceiling, *c.Start.At(d)), Source: limits.SourceConfigured, From: file.NameOf(fields + d.String())}
+		if l := *from.At(d); l != nil {
+			limit.Source = l.Source
+		}
 		switch {
 		case limit.Value == 0:
 			continue
@@ -111,10 +117,8 @@ func (g *Gateway) limitsOf(up *provider.Upstream) (map[string]Limit, error) {
 			limit.From = g.cfg.LimitFlag(d)
 		case c.Limits.In(d).Period != d.Window():
 			limit.From = file.NameOf(fields + d.WindowName())
-		case written != nil && *written.At(d) != nil:
-			limit.Source, limit.From = (*written.At(d)).Source, file.NameOf(fields+d.String())
-		default:
-			limit.Source, limit.From = limits.SourceRegistry, "--tier "+file.Tier
+		case limit.Source == limits.SourceRegistry && from.Tier.Limits.In(d).N != 0:
+			limit.From = file.NameOf("tier") + ": tier"
 		}
 		all[d.String()] = limit
 	}

@@ -2,10 +2,14 @@ package serve_test
 
 import (
 	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/serve"
@@ -37,5 +41,35 @@ func TestAddressesOfAGatewayAreChecked(t *testing.T) {
 		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
 			t.Errorf("%s before %s: %v, want %q", c.listen, c.upstream, err, c.wrong)
 		}
+	}
+}
+
+func TestTheOriginOfALimitIsItsFlagOrFile(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	path := filepath.Join(t.TempDir(), "sluice.yaml")
+	const text = "tier: paid\nlimits: {rpm: 7}\nproviders: [{name: openai-compatible, tiers: [{tier: paid, rpm: 60, tpm: 5000}]}]\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := serve.Check(serve.Config{
+		Account: account.Config{
+			BaseURL: "http://127.0.0.1:1/v1", Sources: account.Sources{path}, Limits: sluice.Limits{Concurrency: 3},
+			Hide: func(string) {}, Warn: func(string) {},
+		},
+		Flags:     config.Serve{Listen: "127.0.0.1:0", QueueTimeout: time.Minute, Metrics: "none"},
+		Given:     func(string) bool { return false },
+		LimitFlag: limits.Dimension.String,
+		Logger:    slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]serve.Limit{
+		"rpm":         {Value: 7, Source: limits.SourceConfigured, From: path},
+		"tpm":         {Value: 5000, Source: limits.SourceRegistry, From: path + ": tier"},
+		"concurrency": {Value: 3, Source: limits.SourceConfigured, From: "concurrency"},
+	}
+	if got := d.Upstreams[0].Limits; !maps.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
