@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/url"
@@ -62,8 +63,8 @@ type Config struct {
 	// Excluded, if not nil, is called when an upstream or one of its keys is excluded, and when the exclusion ends.
 	Excluded func(provider.Exclusion)
 
-	Hide func(secret string) // is called with each text that must never be printed
-	Warn func(text string)   // is called with each warning
+	Hide   func(secret string) // is called with each text that must never be printed
+	Logger *slog.Logger        // logger for warnings, and for where settings come from
 }
 
 // Accounts are where requests go: one account for each provider of the requests, or the accounts of upstreams. Open returns them. After
@@ -78,7 +79,6 @@ type Accounts struct {
 	found     sync.Map // keys by provider; without a Value if the provider needs no key
 	pool      *pool
 	upstreams *provider.Upstreams // nil: there are none
-	warned    sync.Map            // warnings about prices
 
 	current atomic.Pointer[Settings] // with the limits that apply now; nil: Settings. It changes with the turn of pool
 
@@ -125,7 +125,7 @@ func (a *Accounts) Again() (*Accounts, error) {
 // newAccounts reads the settings.
 func newAccounts(cfg Config, shared *pool) (a *Accounts, err error) {
 	a = &Accounts{Config: cfg, pool: shared}
-	if a.Settings, err = cfg.Sources.Open(); err != nil {
+	if a.Settings, err = cfg.Sources.Open(cfg.Logger); err != nil {
 		return a, err
 	}
 	if cfg.Keys.File != "" {

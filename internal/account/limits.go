@@ -133,9 +133,9 @@ func (s *Settings) noteTier(p provider.Provider, tier provider.Tier) {
 	note := fmt.Sprintf("starts with the limits of tier %s of %s: %s (%s, %s)",
 		tier.Tier, p.Name, prose.Limits(tier.Limits), tier.Source, tier.Date)
 	if tier.Doubtful {
-		s.Warn("%s, which is doubtful: headers and rejections of the provider correct the limit", note)
+		s.Log.Warn(note + ", which is doubtful: headers and rejections of the provider correct the limit")
 	} else {
-		s.Note(note)
+		s.Log.Info(note)
 	}
 }
 
@@ -188,13 +188,14 @@ func (s *Settings) limitsFor(p provider.Provider, account, model string) (l *con
 	l = s.File.Limits
 	if name := l.Provider; name != "" {
 		if owner, _ := s.Registry.Lookup(name); owner.Name != p.Name {
-			s.Warn("the limits are ignored: %s contains limits of %s, but the provider is %s",
-				s.File.NameOf("limits.provider"), owner.Name, p.Name)
+			s.Log.Warn(fmt.Sprintf("the limits are ignored: %s contains limits of %s, but the provider is %s",
+				s.File.NameOf("limits.provider"), owner.Name, p.Name))
 			return nil, false
 		}
 	}
 	if model != "" && l.Model != "" && ModelKey(l.Model) != ModelKey(model) {
-		s.Warn("the limits are ignored: %s contains limits of %s, but --model is %s", s.File.NameOf("limits.model"), l.Model, model)
+		s.Log.Warn(fmt.Sprintf("the limits are ignored: %s contains limits of %s, but --model is %s",
+			s.File.NameOf("limits.model"), l.Model, model))
 		return nil, false
 	}
 	s.used.Store(true)

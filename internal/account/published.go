@@ -90,7 +90,7 @@ func (a *Accounts) publish(s *sluice.Scheduler, p provider.Provider, baseURL str
 	if _, err := provider.LimitsAPIOf(p, baseURL); err != nil || a.dry() {
 		return
 	}
-	warn := func(err error) { a.Config.Warn(Unpublished(p, err)) }
+	warn := func(err error) { a.Settings.Log.Warn(Unpublished(p, err)) }
 	read, err := NewLimitsReader(p, baseURL, a.Config.Keys, a.Config.Hide)
 	switch {
 	case err == nil:

@@ -1,6 +1,7 @@
 package account_test
 
 import (
+	"log/slog"
 	"testing"
 
 	"github.com/sluice-llm/sluice"
@@ -29,7 +30,8 @@ func TestEachLimitIsOfTheNearestThatStatesIt(t *testing.T) {
 		OTPM: &config.Limit{Value: 25, Source: limits.SourceMeasured},
 		TPD:  &config.Limit{Value: 30, Source: limits.SourceHeader},
 	}}
-	s := &account.Settings{Registry: provider.Published(), File: config.File{Limits: written, Tier: "tier1"}}
+	s := &account.Settings{Registry: provider.Published(), Log: slog.New(slog.DiscardHandler)}
+	s.File = config.File{Limits: written, Tier: "tier1"}
 	p, _ := provider.Lookup("anthropic")
 	flags := sluice.Limits{ITPM: 1, Concurrency: 2, Burst: 3}
 	apply := func(c *sluice.Config, model string, flags sluice.Limits) error {

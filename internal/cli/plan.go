@@ -117,7 +117,6 @@ func runPlan(ctx context.Context, s *term.Streams, o *planOptions) (err error) {
 		return err
 	}
 	p, err := forecast.MakePlan(ctx, o.cfg)
-	explainSettings(s, o.cfg.Settings, false)
 	if err != nil {
 		return err
 	}
@@ -138,7 +137,7 @@ func runPlan(ctx context.Context, s *term.Streams, o *planOptions) (err error) {
 // config completes the PlanConfig.
 func (o *planOptions) config(s *term.Streams) (err error) {
 	c := &o.cfg
-	if c.Settings, err = o.settings.Open(); err != nil {
+	if c.Settings, err = o.settings.Open(s.Logger(false)); err != nil {
 		return err
 	}
 	if o.tier != "" {

@@ -19,7 +19,7 @@ import (
 func (p *Plan) setLimits(ctx context.Context, by provider.Provider) (provider.Tier, error) {
 	settings := p.cfg.Settings
 	if owner, ok := settings.Registry.Recognise(p.Model); ok && len(by.Models) > 0 && owner.Name != by.Name {
-		settings.Warn("%s is a model of %s: is --provider %s meant?", p.Model, owner.Name, by.Name)
+		settings.Log.Warn(fmt.Sprintf("%s is a model of %s: is --provider %s meant?", p.Model, owner.Name, by.Name))
 	}
 	if by.Name == "" && settings.TierFlag != "" {
 		return provider.Tier{}, fault.New(fault.Provider, fmt.Errorf("%s %s: the provider is missing", settings.TierFlag, settings.File.Tier),
@@ -59,7 +59,7 @@ func (p *Plan) published(ctx context.Context, by provider.Provider) *config.Limi
 		found, err = read(ctx)
 	}
 	if err != nil {
-		p.cfg.Settings.Warn("%s", account.Unpublished(by, err))
+		p.cfg.Settings.Log.Warn(account.Unpublished(by, err))
 		return nil
 	}
 	return account.Sourced(found.ByModel()[p.Model], config.Limit{Source: limits.SourcePublished, Confidence: 1, At: found.At})

@@ -23,7 +23,7 @@ import (
 
 // PlanConfig describes an account, requests to it, and the bounds of their cost and time.
 type PlanConfig struct {
-	Settings *account.Settings   // with the tier; receives the warnings, too
+	Settings *account.Settings   // with the tier, and the logger for warnings
 	Provider string              // default: of the limits in Settings, or recognized from the model
 	Model    string              // default: of the limits in Settings, or of all requests of Input
 	Limits   sluice.Limits       // configured limits, which take precedence
@@ -92,7 +92,8 @@ func MakePlan(ctx context.Context, cfg PlanConfig) (*Plan, error) {
 	}
 	p.OtherModels = others
 	if nodes := p.NodesPerProcess; nodes*p.Processes > p.Slots {
-		cfg.Settings.Warn("%d processes with %s each exceed %s", p.Processes, prose.Count(nodes, "node"), prose.Count(p.Slots, "slot"))
+		cfg.Settings.Log.Warn(fmt.Sprintf("%d processes with %s each exceed %s",
+			p.Processes, prose.Count(nodes, "node"), prose.Count(p.Slots, "slot")))
 	}
 	if cfg.Options.MaxCost != nil && p.WithinBudget == nil {
 		return nil, account.MissingPrice()
@@ -114,11 +115,7 @@ func (c *PlanConfig) price(row *provider.Tier, by provider.Provider) {
 	if row.PriceIn != nil || row.PriceOut != nil || c.Model == "" {
 		return
 	}
-	price, doubt := c.Settings.Price(nil, by, c.Model)
-	if doubt != "" {
-		c.Settings.Warn("%s", doubt)
-	}
-	if price != nil {
+	if price := c.Settings.Price(nil, by, c.Model); price != nil {
 		rate := price.Standard()
 		row.PriceIn, row.PriceOut = &rate.Input, &rate.Output
 	}

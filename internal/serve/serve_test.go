@@ -32,7 +32,7 @@ func TestAddressesOfAGatewayAreChecked(t *testing.T) {
 		{"8787", "http://127.0.0.1:1/v1", "is not an address"},
 	} {
 		_, err := serve.Check(serve.Config{
-			Account:   account.Config{BaseURL: c.upstream, Hide: func(string) {}, Warn: func(string) {}},
+			Account:   account.Config{BaseURL: c.upstream, Hide: func(string) {}},
 			Flags:     config.Serve{Listen: c.listen, QueueTimeout: time.Minute, Metrics: "none"},
 			Given:     func(flag string) bool { return flag == "listen" },
 			LimitFlag: limits.Dimension.String,
@@ -54,7 +54,7 @@ func TestTheOriginOfALimitIsItsFlagOrFile(t *testing.T) {
 	d, err := serve.Check(serve.Config{
 		Account: account.Config{
 			BaseURL: "http://127.0.0.1:1/v1", Sources: account.Sources{path}, Limits: sluice.Limits{Concurrency: 3},
-			Hide: func(string) {}, Warn: func(string) {},
+			Hide: func(string) {},
 		},
 		Flags:     config.Serve{Listen: "127.0.0.1:0", QueueTimeout: time.Minute, Metrics: "none"},
 		Given:     func(string) bool { return false },

@@ -62,7 +62,7 @@ func merge(cfg *Config, from *account.Settings) (*settings, error) {
 		case !filed:
 			value.Set(f.of(&cfg.Flags))
 		case cfg.Given(flag):
-			from.Note(fmt.Sprintf("--%s overrides %s of %s", flag, path, from.File.NameOf(path)))
+			from.Log.Info(fmt.Sprintf("--%s overrides %s of %s", flag, path, from.File.NameOf(path)))
 			value.Set(f.of(&cfg.Flags))
 		default:
 			s.filed = append(s.filed, f.name)
