@@ -154,11 +154,10 @@ func (a *Accounts) Transport() http.RoundTripper { return a.pool.transport }
 func (a *Accounts) dry() bool { return a.Config.Purpose >= Check }
 
 // LookupProvider returns the provider of that name.
-func LookupProvider(r *provider.Registry, name string) (p provider.Provider, err error) {
-	p, ok := r.Lookup(name)
-	if !ok {
-		err = fault.New(fault.Provider, fmt.Errorf("unknown provider %q%s", name, provider.DidYouMean(r.Suggest(name))),
-			"set --provider to one of %s", strings.Join(r.Names(), ", "))
+func LookupProvider(r *provider.Registry, name string) (provider.Provider, error) {
+	p, err := r.Get(name)
+	if err != nil {
+		err = fault.New(fault.Provider, err, "set --provider to one of %s", strings.Join(r.Names(), ", "))
 	}
 	return p, err
 }
