@@ -42,7 +42,7 @@ func (l *Layered) Split() (ceilings, start sluice.Limits) {
 // account of upstreams; "" if there are none. An account of upstreams with its own limits in the files has no others.
 func (s *Settings) Layered(flags sluice.Limits, p provider.Provider, label, model string, published *config.Limits) (l Layered, err error) {
 	written, own := s.limitsFor(p, label, model)
-	layers := []*config.Limits{Sourced(flags, config.Limit{Source: limits.SourceConfigured, Confidence: trustConfigured}), written}
+	layers := []*config.Limits{sourced(flags, config.Limit{Source: limits.SourceConfigured, Confidence: trustConfigured}), written}
 	if !own {
 		if l.Tier, err = s.TierOf(p, model); err != nil {
 			return l, err
@@ -51,7 +51,7 @@ func (s *Settings) Layered(flags sluice.Limits, p provider.Provider, label, mode
 		if l.Tier.Doubtful {
 			from.Confidence = trustDoubtful
 		}
-		layers = append(layers, published, Sourced(l.Tier.Limits, from))
+		layers = append(layers, published, sourced(l.Tier.Limits, from))
 	}
 	l.Limits, l.Own, l.flags = layered(layers...), own, flags
 	if written != nil {
@@ -60,8 +60,8 @@ func (s *Settings) Layered(flags sluice.Limits, p provider.Provider, label, mode
 	return l, nil
 }
 
-// Sourced returns limits with the source, confidence and age of a limit.
-func Sourced(l sluice.Limits, from config.Limit) *config.Limits {
+// sourced returns limits with the source, confidence and age of a limit.
+func sourced(l sluice.Limits, from config.Limit) *config.Limits {
 	all := &config.Limits{Burst: config.Duration(l.Burst), Requests: l.Requests, Tokens: l.Tokens}
 	for d, limit := range l.All() {
 		if from.Value = float64(*limit); *limit > 0 {

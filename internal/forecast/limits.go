@@ -25,7 +25,11 @@ func (p *Plan) setLimits(ctx context.Context, by provider.Provider) (provider.Ti
 		return provider.Tier{}, fault.New(fault.Provider, fmt.Errorf("%s %s: the provider is missing", settings.TierFlag, settings.File.Tier),
 			"set --provider, or --model to a known model")
 	}
-	all, err := settings.Layered(p.cfg.Limits, by, "", p.Model, p.published(ctx, by))
+	var published *config.Limits
+	if settings.TierFlag == "" {
+		published = settings.Published(ctx, by, p.Model, p.cfg.Hide)
+	}
+	all, err := settings.Layered(p.cfg.Limits, by, "", p.Model, published)
 	if err != nil {
 		return all.Tier, err
 	}
@@ -43,26 +47,6 @@ func (p *Plan) setLimits(ctx context.Context, by provider.Provider) (provider.Ti
 		return row, noLimits(settings, by, p.Model)
 	}
 	return row, nil
-}
-
-// published returns the limits that the provider publishes for the model in this account; nil without an admin key, or with --tier.
-func (p *Plan) published(ctx context.Context, by provider.Provider) *config.Limits {
-	if _, err := provider.LimitsAPIOf(by, ""); err != nil || p.cfg.Settings.TierFlag != "" {
-		return nil
-	}
-	read, err := account.NewLimitsReader(by, "", account.KeySource{}, p.cfg.Hide)
-	if errors.Is(err, account.ErrNoAdminKey) {
-		return nil
-	}
-	var found *provider.AccountLimits
-	if err == nil {
-		found, err = read(ctx)
-	}
-	if err != nil {
-		p.cfg.Settings.Log.Warn(account.Unpublished(by, err))
-		return nil
-	}
-	return account.Sourced(found.ByModel()[p.Model], config.Limit{Source: limits.SourcePublished, Confidence: 1, At: found.At})
 }
 
 // noLimits returns the error about unknown limits of a model at a provider, which may be unknown, too.
