@@ -27,14 +27,6 @@ type Layered struct {
 	config.Limits
 	Tier provider.Tier // row of the tier; the zero row if no tier applies
 	Own  bool          // the limits are those of an account of upstreams
-
-	flags sluice.Limits
-}
-
-// Split returns ceilings and initial limits as config.Limits.Split does, with the limits of flags to the last digit.
-func (l *Layered) Split() (ceilings, start sluice.Limits) {
-	ceilings, start = l.Limits.Split()
-	return Over(l.flags, ceilings), start
 }
 
 // Layered returns the limits for a model at p. For each quantity by itself, flags take precedence over the files, the files over the limits
@@ -42,7 +34,7 @@ func (l *Layered) Split() (ceilings, start sluice.Limits) {
 // account of upstreams; "" if there are none. An account of upstreams with its own limits in the files has no others.
 func (s *Settings) Layered(flags sluice.Limits, p provider.Provider, label, model string, published *config.Limits) (l Layered, err error) {
 	written, own := s.limitsFor(p, label, model)
-	layers := []*config.Limits{sourced(flags, config.Limit{Source: limits.SourceConfigured, Confidence: trustConfigured}), written}
+	layers := []*config.Limits{configured(flags), written}
 	if !own {
 		if l.Tier, err = s.TierOf(p, model); err != nil {
 			return l, err
@@ -53,11 +45,16 @@ func (s *Settings) Layered(flags sluice.Limits, p provider.Provider, label, mode
 		}
 		layers = append(layers, published, sourced(l.Tier.Limits, from))
 	}
-	l.Limits, l.Own, l.flags = layered(layers...), own, flags
+	l.Limits, l.Own = layered(layers...), own
 	if written != nil {
 		l.Model = written.Model
 	}
 	return l, nil
+}
+
+// configured returns the limits of flags.
+func configured(flags sluice.Limits) *config.Limits {
+	return sourced(flags, config.Limit{Source: limits.SourceConfigured, Confidence: trustConfigured})
 }
 
 // sourced returns limits with the source, confidence and age of a limit.
@@ -103,8 +100,10 @@ func layered(layers ...*config.Limits) (all config.Limits) {
 func (a *Accounts) ApplyLimits(c *sluice.Config, p provider.Provider, label string) error {
 	s, flags := cmp.Or(a.current.Load(), a.Settings), a.Config.Limits
 	if a.Config.Purpose == Start { // no other limits apply to commands
-		ceilings, _ := cmp.Or(s.File.Limits, &config.Limits{}).Split()
-		c.Limits = Over(flags, sluice.Limits{RPM: ceilings.RPM, Concurrency: ceilings.Concurrency})
+		written, used := cmp.Or(s.File.Limits, &config.Limits{}), &config.Limits{}
+		used.RPM, used.Concurrency = written.RPM, written.Concurrency
+		all := layered(configured(flags), used)
+		c.Limits, _ = all.Split()
 		return nil
 	}
 	if label == "" {
@@ -221,19 +220,4 @@ func ModelKey(model string) string {
 		}
 	}
 	return model
-}
-
-// Over returns the limits above, and those below for quantities without a limit above.
-func Over(above, below sluice.Limits) sluice.Limits {
-	for d, limit := range above.All() {
-		if above.In(d).N != 0 {
-			continue
-		}
-		*limit = *below.At(d)
-		if w := above.WindowOf(d); w != nil {
-			*w = *below.WindowOf(d)
-		}
-	}
-	above.Burst = cmp.Or(above.Burst, below.Burst)
-	return above
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-llm/sluice/internal/account"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
-	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -35,14 +34,8 @@ func (p *Plan) setLimits(ctx context.Context, by provider.Provider) (provider.Ti
 	}
 	all.Provider, all.Model = by.Name, p.Model
 	p.Limits = all.Limits
-	p.configured, p.initial = all.Split()
 	row := all.Tier
-	row.Limits = account.Over(p.configured, p.initial)
-	for d, limit := range row.Limits.All() {
-		if l := *all.At(d); l != nil && l.Source == limits.SourceAtLeast {
-			*limit = int(l.Value)
-		}
-	}
+	row.Limits = all.Amounts()
 	if row.Tier == "" && row.Limits == (sluice.Limits{Burst: row.Limits.Burst}) {
 		return row, noLimits(settings, by, p.Model)
 	}

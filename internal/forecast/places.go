@@ -99,7 +99,13 @@ func placeAt(a *account.Accounts, p provider.Provider, name, model, label string
 		row.Provider, row.Limits = p.Name, limits
 		return row
 	}
-	return Place{Name: name, Provider: p, Lane: tier(model, account.Over(c.Limits, c.Start)), All: tier("", c.Account)}, nil
+	initial := c.Limits
+	for d, start := range c.Start.All() {
+		if initial.In(d).N == 0 {
+			*initial.At(d) = *start
+		}
+	}
+	return Place{Name: name, Provider: p, Lane: tier(model, initial), All: tier("", c.Account)}, nil
 }
 
 // planAt plans for accounts, each of which takes as many requests as it can: within the limits of a lane, or of all lanes together. The

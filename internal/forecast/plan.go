@@ -46,9 +46,8 @@ type Plan struct {
 	plan.Plan
 	Forecast *plan.Forecast `json:"forecast,omitempty"` // Result of `--simulate`.
 
-	cfg                 PlanConfig
-	dialect             provider.Dialect
-	configured, initial sluice.Limits // of a run with the same settings
+	cfg     PlanConfig
+	dialect provider.Dialect
 }
 
 // Source is where published limits are from.
@@ -146,7 +145,7 @@ const (
 func (p *Plan) Simulate(ctx context.Context, seed uint64, progress func(ended int, at time.Duration)) error {
 	s := p.Scenario(usualJitter)
 	s.Workers, s.Dialect, s.Provider.Seed, s.Progress = work.UsualWorkers, p.dialect, seed, progress
-	s.Told, s.Start = p.configured, p.initial
+	s.Told, s.Start = p.Limits.Split()
 	assume := func(what, value, why string) {
 		p.Assumed = append(p.Assumed, plan.Assumption{What: what, Value: value, Why: why})
 	}
