@@ -16,8 +16,21 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-func TestAddressesOfAGatewayAreChecked(t *testing.T) {
+// check checks a gateway of these accounts.
+func check(t *testing.T, listen string, accounts account.Config) (*serve.Description, error) {
+	t.Helper()
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	accounts.Hide = func(string) {}
+	return serve.Check(serve.Config{
+		Account:   accounts,
+		Flags:     config.Serve{Listen: listen, QueueTimeout: time.Minute, Metrics: "none"},
+		Given:     func(flag string) bool { return flag == "listen" },
+		LimitFlag: limits.Dimension.String,
+		Logger:    slog.New(slog.DiscardHandler),
+	})
+}
+
+func TestAddressesOfAGatewayAreChecked(t *testing.T) {
 	t.Setenv(account.ConfigVariable, "")
 	for _, c := range []struct{ listen, upstream, wrong string }{
 		{"127.0.0.1:80", "http://localhost/v1", "of this gateway itself"},
@@ -31,13 +44,7 @@ func TestAddressesOfAGatewayAreChecked(t *testing.T) {
 		{"[::1]:8787", "http://127.0.0.1:1/v1", ""},
 		{"8787", "http://127.0.0.1:1/v1", "is not an address"},
 	} {
-		_, err := serve.Check(serve.Config{
-			Account:   account.Config{BaseURL: c.upstream, Hide: func(string) {}},
-			Flags:     config.Serve{Listen: c.listen, QueueTimeout: time.Minute, Metrics: "none"},
-			Given:     func(flag string) bool { return flag == "listen" },
-			LimitFlag: limits.Dimension.String,
-			Logger:    slog.New(slog.DiscardHandler),
-		})
+		_, err := check(t, c.listen, account.Config{BaseURL: c.upstream})
 		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
 			t.Errorf("%s before %s: %v, want %q", c.listen, c.upstream, err, c.wrong)
 		}
@@ -45,21 +52,13 @@ func TestAddressesOfAGatewayAreChecked(t *testing.T) {
 }
 
 func TestTheOriginOfALimitIsItsFlagOrFile(t *testing.T) {
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	path := filepath.Join(t.TempDir(), "sluice.yaml")
 	const text = "tier: paid\nlimits: {rpm: 7}\nproviders: [{name: openai-compatible, tiers: [{tier: paid, rpm: 60, tpm: 5000}]}]\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d, err := serve.Check(serve.Config{
-		Account: account.Config{
-			BaseURL: "http://127.0.0.1:1/v1", Sources: account.Sources{path}, Limits: sluice.Limits{Concurrency: 3},
-			Hide: func(string) {},
-		},
-		Flags:     config.Serve{Listen: "127.0.0.1:0", QueueTimeout: time.Minute, Metrics: "none"},
-		Given:     func(string) bool { return false },
-		LimitFlag: limits.Dimension.String,
-		Logger:    slog.New(slog.DiscardHandler),
+	d, err := check(t, "127.0.0.1:0", account.Config{
+		BaseURL: "http://127.0.0.1:1/v1", Sources: account.Sources{path}, Limits: sluice.Limits{Concurrency: 3},
 	})
 	if err != nil {
 		t.Fatal(err)
