@@ -104,6 +104,15 @@ func (r *Registry) Lookup(name string) (Provider, bool) {
 	return r.providers[i].clone(), true
 }
 
+// Get finds a provider like Lookup. The error names an unknown provider, and similar names if there are any.
+func (r *Registry) Get(name string) (Provider, error) {
+	p, ok := r.Lookup(name)
+	if !ok {
+		return p, fmt.Errorf("unknown provider %q%s", name, DidYouMean(r.Suggest(name)))
+	}
+	return p, nil
+}
+
 // Recognise returns the provider of a model ID. Recognise returns false for an unknown ID, and for the ID of an open model that several
 // providers host.
 func (r *Registry) Recognise(model string) (Provider, bool) {
@@ -204,9 +213,9 @@ func copied(price *float64) *float64 {
 // Find returns the limits of a tier for a model. model may be "" if the tier has the same limits for all models. If no tier or model
 // matches, the error of Find lists the choices.
 func (r *Registry) Find(provider, tier, model string) (Tier, error) {
-	p, ok := r.Lookup(provider)
-	if !ok {
-		return Tier{}, fmt.Errorf("unknown provider %q%s", provider, DidYouMean(r.Suggest(provider)))
+	p, err := r.Get(provider)
+	if err != nil {
+		return Tier{}, err
 	}
 	var names []string
 	var of []Tier // with that name

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/url"
@@ -62,8 +63,8 @@ type Config struct {
 	// Excluded, if not nil, is called when an upstream or one of its keys is excluded, and when the exclusion ends.
 	Excluded func(provider.Exclusion)
 
-	Hide func(secret string) // is called with each text that must never be printed
-	Warn func(text string)   // is called with each warning
+	Hide   func(secret string) // is called with each text that must never be printed
+	Logger *slog.Logger        // logger for warnings, and for where settings come from
 }
 
 // Accounts are where requests go: one account for each provider of the requests, or the accounts of upstreams. Open returns them. After
@@ -78,7 +79,6 @@ type Accounts struct {
 	found     sync.Map // keys by provider; without a Value if the provider needs no key
 	pool      *pool
 	upstreams *provider.Upstreams // nil: there are none
-	warned    sync.Map            // warnings about prices
 
 	current atomic.Pointer[Settings] // with the limits that apply now; nil: Settings. It changes with the turn of pool
 
@@ -125,7 +125,7 @@ func (a *Accounts) Again() (*Accounts, error) {
 // newAccounts reads the settings.
 func newAccounts(cfg Config, shared *pool) (a *Accounts, err error) {
 	a = &Accounts{Config: cfg, pool: shared}
-	if a.Settings, err = cfg.Sources.Open(); err != nil {
+	if a.Settings, err = cfg.Sources.Open(cfg.Logger); err != nil {
 		return a, err
 	}
 	if cfg.Keys.File != "" {
@@ -154,11 +154,10 @@ func (a *Accounts) Transport() http.RoundTripper { return a.pool.transport }
 func (a *Accounts) dry() bool { return a.Config.Purpose >= Check }
 
 // LookupProvider returns the provider of that name.
-func LookupProvider(r *provider.Registry, name string) (p provider.Provider, err error) {
-	p, ok := r.Lookup(name)
-	if !ok {
-		err = fault.New(fault.Provider, fmt.Errorf("unknown provider %q%s", name, provider.DidYouMean(r.Suggest(name))),
-			"set --provider to one of %s", strings.Join(r.Names(), ", "))
+func LookupProvider(r *provider.Registry, name string) (provider.Provider, error) {
+	p, err := r.Get(name)
+	if err != nil {
+		err = fault.New(fault.Provider, err, "set --provider to one of %s", strings.Join(r.Names(), ", "))
 	}
 	return p, err
 }
@@ -334,50 +333,6 @@ func (a *Accounts) member(name string) member {
 		}
 	}
 	return member{}
-}
-
-// ApplyLimits sets the limits of c for an account at p as they are now. label is the one of an account of upstreams; "" if there are none.
-// Flags take precedence over the files, and the files over the tier, for each limit by itself. An account of upstreams with its own limits
-// has no others.
-func (a *Accounts) ApplyLimits(c *sluice.Config, p provider.Provider, label string) error {
-	s, flags := cmp.Or(a.current.Load(), a.Settings), a.Config.Limits
-	if a.Config.Purpose == Start { // no other limits apply to commands
-		ceilings, _ := cmp.Or(s.File.Limits, &config.Limits{}).Split()
-		c.Limits = Over(flags, sluice.Limits{RPM: ceilings.RPM, Concurrency: ceilings.Concurrency})
-		return nil
-	}
-	if label == "" {
-		if err := a.checkAddress(p); err != nil {
-			return err
-		}
-	}
-	written, own := s.LimitsFor(p, label, a.Config.Model)
-	var tier sluice.Limits
-	if !own {
-		var err error
-		if tier, err = s.tierLimits(p, a.Config.Model); err != nil {
-			return err
-		}
-		if written != nil {
-			s.used.Store(true)
-		}
-	}
-	written = cmp.Or(written, &config.Limits{})
-	ceilings, beliefs := written.Split()
-	c.Limits, c.Start = Over(flags, ceilings), Over(beliefs, tier)
-	for d, start := range c.Start.All() {
-		if c.Limits.In(d).N != 0 {
-			*start = 0
-		}
-	}
-	if c.Limits.Burst != 0 {
-		c.Start.Burst = 0
-	}
-	if c.Account = c.Limits; written.Model != "" {
-		c.Account = flags // limits of one model are not limits of all models together
-	}
-	a.bound(c)
-	return nil
 }
 
 // Fill sets the fields of a batch.Config that say where requests go.

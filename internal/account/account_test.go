@@ -2,9 +2,11 @@ package account_test
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sluice-llm/sluice"
@@ -20,7 +22,7 @@ func write(t *testing.T, path, text string, purpose account.Purpose) account.Con
 	}
 	return account.Config{
 		Sources: account.Sources{path}, Purpose: purpose,
-		Hide: func(string) {}, Warn: func(text string) { t.Errorf("warning: %s", text) },
+		Hide: func(string) {}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 }
 
@@ -77,5 +79,29 @@ func TestAnEstimateNeedsNoKeysAndWritesNothing(t *testing.T) {
 	a.Config.Purpose = account.Check
 	if again, err := a.Again(); err != nil || again.OpenUpstreams() == nil {
 		t.Errorf("a check does not miss the keys: %v", err)
+	}
+}
+
+func TestSettingsThatAreReadAgainWarnOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sluice.yaml")
+	cfg := write(t, path, "limits: {rpm: 9}", account.Send)
+	var log strings.Builder
+	cfg.Provider, cfg.Logger = "sim", slog.New(slog.NewTextHandler(&log, nil))
+	a, err := account.Open(cfg)
+	if err == nil {
+		_, err = a.Scheduler(a.Provider)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	write(t, path, "limits: {provider: openai, rpm: 9}", account.Send)
+	for range 2 {
+		if _, err := a.Reread(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(log.String(), "the limits are ignored"); n != 1 {
+		t.Errorf("%d warnings, want 1: %s", n, &log)
 	}
 }

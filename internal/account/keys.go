@@ -110,7 +110,7 @@ func (a *Accounts) warnUnencrypted(p provider.Provider, address string) {
 	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.Unmap().IsLoopback() {
 		return
 	}
-	a.Config.Warn(fmt.Sprintf("the key is sent to %s unencrypted, and others on the network can read it: use an https address", address))
+	a.Settings.Log.Warn(fmt.Sprintf("the key is sent to %s unencrypted, and others on the network can read it: use an https address", address))
 }
 
 // keysOf returns the keys of an upstream at p. An upstream without a name is the one of flags.
@@ -188,7 +188,7 @@ func (a *Accounts) keyFile(up config.Upstream) (provider.Key, error) {
 		return provider.Key{}, fault.New(fault.Key, a.At(up.Name, "key_file", err), "write only the key into the file, without NAME= and quotes")
 	}
 	if info, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		a.Settings.Warn("other users can read %[1]s: run chmod 600 %[1]s", path)
+		a.Settings.Log.Warn(fmt.Sprintf("other users can read %[1]s: run chmod 600 %[1]s", path))
 	}
 	return provider.Key{From: path, Value: key}, nil
 }

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/wake"
+	"github.com/sluice-llm/sluice/limits"
 	"github.com/sluice-llm/sluice/provider"
 )
 
@@ -17,8 +19,8 @@ const (
 	readWithin = 5 * time.Second  // maximum time of one read, for which a run may wait at its start
 )
 
-// ErrNoAdminKey is the error if no variable has an admin key.
-var ErrNoAdminKey = errors.New("no admin key")
+// errNoAdminKey is the error if no variable has an admin key.
+var errNoAdminKey = errors.New("no admin key")
 
 // LimitsReader reads the limits that a provider publishes for one account.
 type LimitsReader func(context.Context) (*provider.AccountLimits, error)
@@ -34,7 +36,7 @@ func NewLimitsReader(p provider.Provider, baseURL string, from KeySource, hide f
 		return nil, err
 	}
 	if key.Value == "" {
-		return nil, fmt.Errorf("%w: %s is not set", ErrNoAdminKey, api.KeyEnv)
+		return nil, fmt.Errorf("%w: %s is not set", errNoAdminKey, api.KeyEnv)
 	}
 	part, err := from.lookup(api.PartEnv)
 	if err != nil {
@@ -80,25 +82,47 @@ func (read LimitsReader) follow(s *sluice.Scheduler, warn func(error)) (end func
 	}
 }
 
-// Unpublished is the warning about published limits of p that cannot be read. The program continues without them.
-func Unpublished(p provider.Provider, err error) string {
-	return fmt.Sprintf("published limits of %s are not used: %s", p.Name, err)
+// limitsReader returns the reader of the limits of the account at p and baseURL; nil if p publishes none, if there is no admin key, or
+// after a warning about it.
+func (s *Settings) limitsReader(p provider.Provider, baseURL string, from KeySource, hide func(secret string)) LimitsReader {
+	if _, err := provider.LimitsAPIOf(p, baseURL); err != nil {
+		return nil
+	}
+	read, err := NewLimitsReader(p, baseURL, from, hide)
+	if err != nil && !errors.Is(err, errNoAdminKey) {
+		s.warnUnpublished(p, err)
+	}
+	return read
+}
+
+// warnUnpublished warns of published limits of p that cannot be read. The program continues without them.
+func (s *Settings) warnUnpublished(p provider.Provider, err error) {
+	s.Log.Warn(fmt.Sprintf("published limits of %s are not used: %s", p.Name, err))
 }
 
 // publish follows the limits that the provider publishes for the account at p, if there is an admin key.
 func (a *Accounts) publish(s *sluice.Scheduler, p provider.Provider, baseURL string) {
-	if _, err := provider.LimitsAPIOf(p, baseURL); err != nil || a.dry() {
+	if a.dry() {
 		return
 	}
-	warn := func(err error) { a.Config.Warn(Unpublished(p, err)) }
-	read, err := NewLimitsReader(p, baseURL, a.Config.Keys, a.Config.Hide)
-	switch {
-	case err == nil:
-		end := read.follow(s, warn)
+	if read := a.Settings.limitsReader(p, baseURL, a.Config.Keys, a.Config.Hide); read != nil {
+		end := read.follow(s, func(err error) { a.Settings.warnUnpublished(p, err) })
 		a.mu.Lock()
+		defer a.mu.Unlock()
 		a.followers = append(a.followers, end)
-		a.mu.Unlock()
-	case !errors.Is(err, ErrNoAdminKey):
-		warn(err)
 	}
+}
+
+// Published returns the limits that p publishes for a model in this account; nil without an admin key, or after a warning.
+func (s *Settings) Published(ctx context.Context, p provider.Provider, model string, hide func(secret string)) *config.Limits {
+	read := s.limitsReader(p, "", KeySource{}, hide)
+	if read == nil {
+		return nil
+	}
+	found, err := read(ctx)
+	if err != nil {
+		s.warnUnpublished(p, err)
+		return nil
+	}
+	return sourced(found.ByModel()[model], config.Limit{Source: limits.SourcePublished, Confidence: trustConfigured, At: found.At})
 }

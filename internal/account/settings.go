@@ -9,16 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/internal/config"
 	"github.com/sluice-llm/sluice/internal/fault"
 	"github.com/sluice-llm/sluice/internal/pricing"
-	"github.com/sluice-llm/sluice/internal/prose"
 	"github.com/sluice-llm/sluice/internal/signals"
 	"github.com/sluice-llm/sluice/provider"
 )
@@ -35,25 +31,24 @@ type Settings struct {
 	File      config.File       // without a Name if there is no file
 	Upstreams []config.Upstream // those in use; nil before OpenUpstreams
 	Files     signals.Files     // as they were before they were read
+	TierFlag  string            // flag that replaces File.Tier; "": none
+	Log       *slog.Logger      // logs warnings and notes about the settings, each text once
 
-	paths []string    // of the files
-	used  atomic.Bool // limits of the files are used
-
-	mu      sync.Mutex
-	remarks []remark
+	sources Sources
+	used    atomic.Bool // limits of the files are used
 }
 
-// Open reads the files.
-func (s Sources) Open() (*Settings, error) {
-	names, from := s, "--config"
-	if name := os.Getenv(ConfigVariable); len(names) == 0 && name != "" {
-		names, from = []string{name}, "$"+ConfigVariable
+// Open reads the files. The Log of the Settings passes each text to log once.
+func (s Sources) Open(log *slog.Logger) (*Settings, error) {
+	all := &Settings{Files: make(signals.Files), Log: slog.New(once{log.Handler(), new(sync.Map)}), sources: s}
+	from := "--config"
+	if name := os.Getenv(ConfigVariable); len(s) == 0 && name != "" {
+		s, from = []string{name}, "$"+ConfigVariable
 	}
-	all := &Settings{Files: make(signals.Files), paths: names}
-	for _, name := range names {
+	for _, name := range s {
 		all.Files.Note(name)
 	}
-	file, err := config.Load(names...)
+	file, err := config.Load(s...)
 	if fault.Is[*config.Error](err) {
 		return nil, err
 	}
@@ -61,59 +56,39 @@ func (s Sources) Open() (*Settings, error) {
 		return nil, fault.New(fault.File, fmt.Errorf("%s: %w", from, err), "name a readable file")
 	}
 	if from != "--config" {
-		all.Note(fmt.Sprintf("settings are read from %s, named by %s", file.Name, from))
+		all.Log.Info(fmt.Sprintf("settings are read from %s, named by %s", file.Name, from))
 	}
 	all.File, all.Registry = file, file.Registry()
 	return all, nil
 }
 
+// once is a handler that handles each text once.
+type once struct {
+	slog.Handler
+	handled *sync.Map
+}
+
+// Handle handles a record with a new text.
+func (o once) Handle(ctx context.Context, r slog.Record) error {
+	if _, known := o.handled.LoadOrStore(r.Message, true); known {
+		return nil
+	}
+	return o.Handler.Handle(ctx, r)
+}
+
 // reread reads the files again. It returns a line if they differ in more than their limits.
 func (s *Settings) reread() (next *Settings, lines []string, err error) {
-	file, err := config.Load(s.paths...)
-	if err != nil {
+	if next, err = s.sources.Open(s.Log); err != nil {
 		return nil, nil, err
 	}
-	if file.DiffersFrom(s.File) {
-		lines = append(lines, file.Name+": only its limits are re-read; other changes apply from the next start")
+	if next.File.DiffersFrom(s.File) {
+		lines = append(lines, next.File.Name+": only its limits are re-read; other changes apply from the next start")
 	}
-	next = &Settings{Registry: s.Registry, File: file}
-	next.File.Tier = s.File.Tier
+	next.Registry, next.File.Tier = s.Registry, s.File.Tier
 	if s.Upstreams != nil {
-		next.Upstreams = file.Upstreams
+		next.Upstreams = next.File.Upstreams
 	}
 	return next, lines, nil
-}
-
-// remark is a text about settings for users.
-type remark struct {
-	level slog.Level
-	text  string
-}
-
-// Note adds a note for --verbose.
-func (s *Settings) Note(text string) { s.remark(slog.LevelInfo, text) }
-
-// Warn adds a warning.
-func (s *Settings) Warn(format string, args ...any) {
-	s.remark(slog.LevelWarn, fmt.Sprintf(format, args...))
-}
-
-func (s *Settings) remark(level slog.Level, text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r := (remark{level, text}); !slices.Contains(s.remarks, r) {
-		s.remarks = append(s.remarks, r)
-	}
-}
-
-// Explain logs the remarks so far: warnings, and notes as information.
-func (s *Settings) Explain(log *slog.Logger) {
-	s.mu.Lock()
-	remarks := slices.Clone(s.remarks)
-	s.mu.Unlock()
-	for _, r := range remarks {
-		log.Log(context.Background(), r.level, r.text)
-	}
 }
 
 // Beside returns a path that a field of the settings names. A relative path starts at the directory of the file with the field; "-" stays.
@@ -124,88 +99,6 @@ func (s *Settings) Beside(field, path string) string {
 	return filepath.Join(filepath.Dir(s.File.NameOf(field)), path)
 }
 
-// tierLimits returns the limits of the tier in the files; none without a tier.
-func (s *Settings) tierLimits(p provider.Provider, model string) (l sluice.Limits, err error) {
-	if s.File.Tier == "" {
-		return l, nil
-	}
-	tier, err := s.Registry.Find(p.Name, s.File.Tier, model)
-	if err != nil {
-		return l, fault.New(fault.Limits, fmt.Errorf("tier: %w", err),
-			"use a published tier of the model, or set limits with --rpm and --tpm")
-	}
-	note := fmt.Sprintf("starts with the limits of tier %s of %s: %s (%s, %s)",
-		tier.Tier, p.Name, prose.Limits(tier.Limits), tier.Source, tier.Date)
-	if tier.Doubtful {
-		s.Warn("%s, which is doubtful: headers and rejections of the provider correct the limit", note)
-	} else {
-		s.Note(note)
-	}
-	return tier.Limits, nil
-}
-
-// LimitsFor returns the limits of the files for a model at p; nil if there are none. If account is the label of an account of upstreams
-// that has its own limits, it returns these.
-func (s *Settings) LimitsFor(p provider.Provider, account, model string) (l *config.Limits, own bool) {
-	for _, up := range s.Upstreams {
-		if label(up) == account && up.Limits != nil {
-			l, own = up.Limits, true
-		}
-	}
-	if own || s.File.Limits == nil {
-		return l, own
-	}
-	l = s.File.Limits
-	if name := l.Provider; name != "" {
-		if owner, _ := s.Registry.Lookup(name); owner.Name != p.Name {
-			s.Warn("the limits are ignored: %s contains limits of %s, but the provider is %s",
-				s.File.NameOf("limits.provider"), owner.Name, p.Name)
-			return nil, false
-		}
-	}
-	if model != "" && l.Model != "" && ModelKey(l.Model) != ModelKey(model) {
-		s.Warn("the limits are ignored: %s contains limits of %s, but --model is %s", s.File.NameOf("limits.model"), l.Model, model)
-		return nil, false
-	}
-	return l, false
-}
-
-// Foreign names the model of the limits in the files, and the file, if another model starts with them; "" if not.
-func (s *Settings) Foreign(model string) string {
-	if l := s.File.Limits; l != nil && s.used.Load() && l.Model != "" && ModelKey(l.Model) != ModelKey(model) {
-		return l.Model + " in " + s.File.Name
-	}
-	return ""
-}
-
-// ModelKey returns the same key for all versions of a model: its id without the date of a version.
-func ModelKey(model string) string {
-	model = strings.ToLower(strings.TrimSuffix(model, "-latest"))
-	for _, layout := range []string{"-2006-01-02", "-20060102"} {
-		if rest := len(model) - len(layout); rest > 0 {
-			if _, err := time.Parse(layout, model[rest:]); err == nil {
-				return model[:rest]
-			}
-		}
-	}
-	return model
-}
-
-// Over returns the limits above, and those below for quantities without a limit above.
-func Over(above, below sluice.Limits) sluice.Limits {
-	for d, limit := range above.All() {
-		if above.In(d).N != 0 {
-			continue
-		}
-		*limit = *below.At(d)
-		if w := above.WindowOf(d); w != nil {
-			*w = *below.WindowOf(d)
-		}
-	}
-	above.Burst = cmp.Or(above.Burst, below.Burst)
-	return above
-}
-
 // Price returns the price of a model at p; nil if it is unknown. It warns once of a price without a source. It is safe for concurrent use.
 func (a *Accounts) Price(p provider.Provider, model string) *provider.Price {
 	return a.price(nil, p, model)
@@ -213,24 +106,18 @@ func (a *Accounts) Price(p provider.Provider, model string) *provider.Price {
 
 // price is Price with the rate of an upstream, over which the rate of the Config takes precedence.
 func (a *Accounts) price(rate *pricing.Rate, p provider.Provider, model string) *provider.Price {
-	price, doubt := a.Settings.Price(cmp.Or(a.Config.Rate, rate), p, model)
-	if doubt != "" {
-		if _, known := a.warned.LoadOrStore(doubt, true); !known {
-			a.Config.Warn(doubt)
-		}
-	}
-	return price
+	return a.Settings.Price(cmp.Or(a.Config.Rate, rate), p, model)
 }
 
 // Price returns the price of a model at p; nil if it is unknown. rate takes precedence, then the row of the tier, the rows of the settings,
-// the published rows, and the table of models. doubt is a warning about a price without a source.
-func (s *Settings) Price(rate *pricing.Rate, p provider.Provider, model string) (price *provider.Price, doubt string) {
+// the published rows, and the table of models. It warns of a price without a source.
+func (s *Settings) Price(rate *pricing.Rate, p provider.Provider, model string) (price *provider.Price) {
 	if rate == nil {
-		rate = s.rate(p.Name, model)
+		rate = s.rate(p, model)
 	}
 	switch m, listed := pricing.Find(p.Name, model); {
 	case !listed && rate == nil:
-		return nil, ""
+		return nil
 	case !listed:
 		price = provider.FlatPrice(rate.Input, rate.Output)
 	case rate != nil: // the table relates the rates of caches and service tiers to the standard rate
@@ -238,21 +125,20 @@ func (s *Settings) Price(rate *pricing.Rate, p provider.Provider, model string) 
 	default:
 		price = m.Price()
 		if m.Doubtful {
-			doubt = fmt.Sprintf("the price of %s at %s is doubtful: it has no source. Set it with --price IN/OUT or in the settings", model, p.Name)
+			s.Log.Warn(fmt.Sprintf("the price of %s at %s is doubtful: it has no source. Set it with --price IN/OUT or in the settings",
+				model, p.Name))
 		}
 	}
-	return price.WithBatch(p.Batches.Price), doubt
+	return price.WithBatch(p.Batches.Price)
 }
 
 // rate returns the rate of a model in the row of the tier. Without a tier, it returns the rate on which all rows of the settings agree, or
 // else all published rows. It is nil if there is none, or if the rows differ.
-func (s *Settings) rate(name, model string) *pricing.Rate {
-	if tier := s.File.Tier; tier != "" {
-		if row, err := s.Registry.Find(name, tier, model); err == nil && row.PriceIn != nil && row.PriceOut != nil {
-			return &pricing.Rate{Input: *row.PriceIn, Output: *row.PriceOut}
-		}
+func (s *Settings) rate(p provider.Provider, model string) *pricing.Rate {
+	if row, err := s.TierOf(p, model); err == nil && row.PriceIn != nil && row.PriceOut != nil {
+		return &pricing.Rate{Input: *row.PriceIn, Output: *row.PriceOut}
 	}
-	all, published := rates(s.Registry, name, model), rates(provider.Published(), name, model)
+	all, published := rates(s.Registry, p.Name, model), rates(provider.Published(), p.Name, model)
 	if own := slices.DeleteFunc(slices.Clone(all), func(r pricing.Rate) bool { return slices.Contains(published, r) }); len(own) > 0 {
 		all = own
 	}

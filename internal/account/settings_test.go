@@ -1,6 +1,7 @@
 package account_test
 
 import (
+	"log/slog"
 	"testing"
 
 	"github.com/sluice-llm/sluice"
@@ -29,7 +30,8 @@ func TestEachLimitIsOfTheNearestThatStatesIt(t *testing.T) {
 		OTPM: &config.Limit{Value: 25, Source: limits.SourceMeasured},
 		TPD:  &config.Limit{Value: 30, Source: limits.SourceHeader},
 	}}
-	s := &account.Settings{Registry: provider.Published(), File: config.File{Limits: written, Tier: "tier1"}}
+	s := &account.Settings{Registry: provider.Published(), Log: slog.New(slog.DiscardHandler)}
+	s.File = config.File{Limits: written, Tier: "tier1"}
 	p, _ := provider.Lookup("anthropic")
 	flags := sluice.Limits{ITPM: 1, Concurrency: 2, Burst: 3}
 	apply := func(c *sluice.Config, model string, flags sluice.Limits) error {
@@ -62,5 +64,18 @@ func TestEachLimitIsOfTheNearestThatStatesIt(t *testing.T) {
 	err := apply(&c, "claude-sonnet-5", sluice.Limits{RPM: 3})
 	if err != nil || c.Start != (sluice.Limits{ITPM: 20, OTPM: 25, TPD: 30}) {
 		t.Errorf("%+v, %v", c.Start, err)
+	}
+}
+
+func TestAnAmountThatPassedGivesWayToAPublishedLimit(t *testing.T) {
+	s := &account.Settings{Registry: provider.Published(), File: config.File{Limits: &config.Limits{}}}
+	s.File.Limits.RPM = &config.Limit{Value: 90, Source: limits.SourceAtLeast}
+	published := &config.Limits{}
+	published.RPM = &config.Limit{Value: 500, Source: limits.SourcePublished}
+	p, _ := provider.Lookup("openai")
+	for want, layer := range map[float64]*config.Limits{500: published, 90: nil} {
+		if l, err := s.Layered(sluice.Limits{}, p, "", "gpt-4o", layer); err != nil || l.RPM == nil || l.RPM.Value != want {
+			t.Errorf("rpm %+v, %v, want %v", l.RPM, err, want)
+		}
 	}
 }

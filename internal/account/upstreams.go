@@ -71,7 +71,7 @@ func (a *Accounts) OpenUpstreams() (err error) {
 	case len(file.Upstreams) == 0:
 		return nil
 	case !a.Listed():
-		s.Note(fmt.Sprintf("the upstreams of %s are ignored: a flag names the provider", file.Name))
+		s.Log.Info(fmt.Sprintf("the upstreams of %s are ignored: a flag names the provider", file.Name))
 		return nil
 	case c.Keys.Env != "":
 		return fault.New(fault.Conflict, errors.New("--key-env does not apply to upstreams"),

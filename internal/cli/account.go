@@ -41,26 +41,21 @@ func configFlag(f *account.Sources) flag {
 	return flag{name: "config", field: (*[]string)(f), metavar: "FILE", help: "Read settings; repeatable (default: $" + account.ConfigVariable + ")"}
 }
 
-// config returns the Config. Warnings go to s, and secrets are hidden from it.
+// config returns the Config without a Logger. Secrets are hidden from s.
 func (f *accountFlags) config(s *term.Streams) (cfg account.Config, err error) {
 	cfg = f.Config
 	cfg.Hide = s.Hide
-	cfg.Warn = func(text string) { s.Errorf("sluice: warning: %s\n", term.Escape(text)) }
 	return cfg, checkLimits(&cfg.Limits)
 }
 
-// open opens the accounts.
-func (f *accountFlags) open(s *term.Streams) (*account.Accounts, error) {
+// open opens the accounts. With verbose, it prints where the settings come from.
+func (f *accountFlags) open(s *term.Streams, verbose bool) (*account.Accounts, error) {
 	cfg, err := f.config(s)
 	if err != nil {
 		return nil, err
 	}
+	cfg.Logger = s.Logger(verbose)
 	return account.Open(cfg)
-}
-
-// explainSettings prints the warnings about settings and, with --verbose, where the settings come from.
-func explainSettings(s *term.Streams, from *account.Settings, verbose bool) {
-	from.Explain(s.Logger(verbose))
 }
 
 func redisFlag(field *string) flag {

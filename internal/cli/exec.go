@@ -264,7 +264,7 @@ const jobsPerCPU = 8
 func (r *execRun) openCommands(cfg *proc.Config) (err error) {
 	o := r.o
 	r.accounts, err = account.Open(account.Config{
-		Purpose: account.Start, Sources: o.settings, Limits: o.limits, Hide: r.s.Hide,
+		Purpose: account.Start, Sources: o.settings, Limits: o.limits, Hide: r.s.Hide, Logger: r.s.Logger(o.watch.verbose),
 		Scheduler: sluice.Config{Attempts: o.attempts, Observer: r.session, IgnorePauses: cfg.Limits.IgnorePause},
 	})
 	if err != nil {

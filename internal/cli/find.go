@@ -126,7 +126,7 @@ func runFind(ctx context.Context, s *term.Streams, o *findOptions) (err error) {
 	if o.dryRun {
 		o.account.Purpose = account.Estimate
 	}
-	accounts, err := o.account.open(s)
+	accounts, err := o.account.open(s, o.verbose)
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,6 @@ func (f *search) limits(p provider.Provider) error {
 		return err
 	}
 	f.o.cfg.Told = c.Limits.PerMinute() // others in a file are results of earlier searches
-	explainSettings(f.s, f.accounts.Settings, f.o.verbose)
 	return nil
 }
 
@@ -252,7 +251,7 @@ func (f *search) openFile() (err error) {
 
 // fromProvider prints the limits that the provider publishes, of one model or all.
 func (o *findOptions) fromProvider(ctx context.Context, s *term.Streams) (err error) {
-	accounts, err := o.account.open(s)
+	accounts, err := o.account.open(s, o.verbose)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"strconv"
@@ -394,7 +395,7 @@ func published(cmd *cobra.Command, flag string) (names []string) {
 		from = rowOf(f).Value.(*option).given
 	}
 	registry, name := provider.Published(), ""
-	if s, err := from.Open(); err == nil {
+	if s, err := from.Open(slog.New(slog.DiscardHandler)); err == nil {
 		registry = s.Registry
 	}
 	if flag == "provider" {

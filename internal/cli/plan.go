@@ -28,6 +28,7 @@ type planOptions struct {
 
 	cfg      forecast.PlanConfig
 	settings account.Sources
+	tier     string
 	price    priceFlag
 	maxCost  float64
 	deadline deadlineFlag
@@ -45,9 +46,9 @@ func newPlan(s *term.Streams) *cobra.Command {
 		Short: "Compute workers, throughput, time and cost from limits",
 		Long: `Compute the possible workers, throughput, time and cost from rate limits. Nothing is sent.
 
-Plan uses the published limits of --tier. Limits in --config replace published limits, and flags replace both. A run
-learns the real limits from the provider's headers. Slots are the number of requests in flight that a
-client with pacing needs. Workers are the number of loops without pacing that stay within every limit.
+Plan uses the published limits of --tier, or of the tier in --config. Limits in --config replace published limits, and
+flags replace both. A run learns the real limits from the provider's headers. Slots are the number of requests in
+flight that a client with pacing needs. Workers are the number of loops without pacing that stay within every limit.
 
 --simulate runs the scheduler in virtual time against a simulated provider. Exit code 4 means that the plan exceeds
 --max-cost or --deadline.`,
@@ -75,7 +76,7 @@ func (o *planOptions) table() []flagGroup {
 		{"Limits", append([]flag{
 			{name: "provider", field: &o.cfg.Provider, metavar: "NAME", help: "Use this provider (default: recognized from the model)", common: true},
 			{name: "model", field: &o.cfg.Model, metavar: "MODEL", help: "Use the limits and prices of this model", common: true},
-			{name: "tier", field: &o.cfg.Tier, metavar: "NAME", help: "Use the published limits of this account tier", common: true},
+			{name: "tier", field: &o.tier, metavar: "NAME", help: "Use the published limits of this account tier", common: true},
 			configFlag(&o.settings),
 			{name: "list", field: &o.list, help: "List the published limits and exit", common: true},
 		}, limitFlags(&o.cfg.Limits, "as published")...)},
@@ -116,7 +117,6 @@ func runPlan(ctx context.Context, s *term.Streams, o *planOptions) (err error) {
 		return err
 	}
 	p, err := forecast.MakePlan(ctx, o.cfg)
-	explainSettings(s, o.cfg.Settings, false)
 	if err != nil {
 		return err
 	}
@@ -137,8 +137,11 @@ func runPlan(ctx context.Context, s *term.Streams, o *planOptions) (err error) {
 // config completes the PlanConfig.
 func (o *planOptions) config(s *term.Streams) (err error) {
 	c := &o.cfg
-	if c.Settings, err = o.settings.Open(); err != nil {
+	if c.Settings, err = o.settings.Open(s.Logger(false)); err != nil {
 		return err
+	}
+	if o.tier != "" {
+		c.Settings.File.Tier, c.Settings.TierFlag = o.tier, "--tier"
 	}
 	if c.Options.Deadline = o.deadline.after; !o.deadline.at.IsZero() {
 		c.Options.Deadline = time.Until(o.deadline.at)

@@ -380,7 +380,7 @@ func (r *batchRun) status() runinfo.Status {
 	return st
 }
 
-// printStart prints the limit of requests in flight, remarks about the settings, and the fields of rows.
+// printStart prints the limit of requests in flight, and the fields of rows.
 func (r *batchRun) printStart() {
 	wanted := r.batch.Progress().Left()
 	if r.o.cfg.Input == "-" { // the number of items is unknown
@@ -389,7 +389,6 @@ func (r *batchRun) printStart() {
 	if note := r.accounts.RoomNote(wanted); note != "" {
 		r.s.Errorf("sluice: %s\n", note)
 	}
-	explainSettings(r.s, r.accounts.Settings, r.o.watch.verbose)
 	if r.o.cfg.Input != "-" {
 		noteFields(r.s, r.batch.PromptFields())
 	}
@@ -398,7 +397,7 @@ func (r *batchRun) printStart() {
 // dry prints what the run would do. Nothing is sent, and no file is written.
 func (o *runOptions) dry(s *term.Streams, cfg batch.Config) error {
 	o.account.Purpose = account.Estimate
-	accounts, err := o.account.open(s)
+	accounts, err := o.account.open(s, o.watch.verbose)
 	if err != nil {
 		return err
 	}
@@ -418,6 +417,5 @@ func (o *runOptions) dry(s *term.Streams, cfg batch.Config) error {
 	if err := printDryRun(s, d); err != nil {
 		return err
 	}
-	explainSettings(s, accounts.Settings, o.watch.verbose)
 	return nil
 }

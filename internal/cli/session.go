@@ -72,7 +72,7 @@ func (n *session) Observe(e sluice.Event) {
 func (n *session) openAccounts(f *accountFlags) (err error) {
 	f.Scheduler.Observer = n
 	f.Excluded = func(x provider.Exclusion) { n.print(runinfo.ExclusionLine(x)) }
-	if n.accounts, err = f.open(n.s); err != nil {
+	if n.accounts, err = f.open(n.s, n.flags.verbose); err != nil {
 		return err
 	}
 	n.opened = append(n.opened, n.accounts.Close)

@@ -107,7 +107,7 @@ func runStress(ctx context.Context, s *term.Streams, o *stressOptions) error {
 			cfg.Latency = 0 // the first request measures it
 		}
 		o.account.Limits.Concurrency = o.slots
-		accounts, err := o.account.open(s)
+		accounts, err := o.account.open(s, false)
 		if err != nil {
 			return err
 		}

@@ -39,7 +39,7 @@ func TestTheHintOfARefusedKeyNamesThatProvidersVariable(t *testing.T) {
 // openAccounts opens accounts without flags.
 func openAccounts(t *testing.T) *account.Accounts {
 	t.Helper()
-	a, err := (&accountFlags{}).open(term.New(nil, nil, io.Discard, io.Discard))
+	a, err := (&accountFlags{}).open(term.New(nil, nil, io.Discard, io.Discard), false)
 	if err != nil {
 		t.Fatal(err)
 	}

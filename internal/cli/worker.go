@@ -105,7 +105,6 @@ func runWorker(ctx context.Context, s *term.Streams, o *workerOptions) (err erro
 	if err := w.openAccounts(&o.account); err != nil {
 		return err
 	}
-	explainSettings(s, w.accounts.Settings, o.watch.verbose)
 	if p := w.accounts.Provider; p.Name != "" && w.accounts.Upstreams() == nil { // a missing key is reported before the first item
 		if _, err := w.accounts.Key(p); err != nil {
 			return err

@@ -185,20 +185,10 @@ func (f *File) checkLimits() (field string, err error) {
 		return "max_throttles", errors.New("want a whole number, at least 0")
 	}
 	if f.Limits != nil && f.Limits.Provider != "" {
-		if _, err := f.lookup(f.Limits.Provider); err != nil {
+		if _, err := f.Registry().Get(f.Limits.Provider); err != nil {
 			return "limits.provider", err
 		}
 	}
 	field, err = f.Limits.check()
 	return "limits." + field, err
-}
-
-// lookup returns the provider of that name.
-func (f *File) lookup(name string) (provider.Provider, error) {
-	known := f.Registry()
-	p, ok := known.Lookup(name)
-	if !ok {
-		return p, fmt.Errorf("unknown provider %q%s", name, provider.DidYouMean(known.Suggest(name)))
-	}
-	return p, nil
 }

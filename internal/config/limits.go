@@ -77,6 +77,17 @@ func (l *Limits) Split() (configured, start sluice.Limits) {
 	return configured, start
 }
 
+// Amounts returns all limits without their sources.
+func (l *Limits) Amounts() sluice.Limits {
+	all := sluice.Limits{Requests: l.Requests, Tokens: l.Tokens, Burst: time.Duration(l.Burst)}
+	for d, amount := range all.All() {
+		if limit := *l.At(d); limit != nil {
+			*amount = int(limit.Value)
+		}
+	}
+	return all
+}
+
 // check refuses invalid limits. The error is about the returned field. Nil is valid.
 func (l *Limits) check() (field string, err error) {
 	switch {

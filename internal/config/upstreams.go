@@ -95,7 +95,7 @@ func (f *File) checkUpstreams() (field string, err error) {
 // checkUpstream sets the name of the provider, and refuses an upstream that does not fit the provider. The error is about the returned
 // field.
 func (f *File) checkUpstream(up *Upstream) (field string, err error) {
-	p, err := f.lookup(up.Provider)
+	p, err := f.Registry().Get(up.Provider)
 	switch {
 	case up.Provider == "":
 		return "provider", fmt.Errorf("is missing: use one of %s", strings.Join(f.Registry().Names(), ", "))

@@ -282,7 +282,7 @@ func (d *DryRun) doubt(l *Lane, a *account.Accounts) {
 		if l.TimeS != nil || len(l.Places) > 1 && p.Lane.Limits != (sluice.Limits{}) {
 			continue // known, or the limits of another account are unknown
 		}
-		why := noLimits(a.Settings.Registry, p.Provider, l.Model)
+		why := noLimits(a.Settings, p.Provider, l.Model)
 		text := why.Error()
 		if a.Upstreams() != nil {
 			text = "upstream " + p.Name + ": " + text

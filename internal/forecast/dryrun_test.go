@@ -2,6 +2,7 @@ package forecast_test
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,7 +49,7 @@ func open(t *testing.T, text, provider string, flags sluice.Limits) *account.Acc
 	}
 	a, err := account.Open(account.Config{
 		Provider: provider, Sources: account.Sources{path}, Limits: flags, Purpose: account.Estimate,
-		Hide: func(string) {}, Warn: func(text string) { t.Log(text) },
+		Hide: func(string) {}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err == nil {
 		err = a.OpenUpstreams()

@@ -1,20 +1,20 @@
-package forecast
+package forecast_test
 
 import (
 	"testing"
 
-	"github.com/sluice-llm/sluice/internal/config"
+	"github.com/sluice-llm/sluice"
+	"github.com/sluice-llm/sluice/internal/forecast"
 	"github.com/sluice-llm/sluice/limits"
 )
 
-func TestAnAmountThatPassedGivesWayToAPublishedLimit(t *testing.T) {
-	passed, published := &config.Limits{}, &config.Limits{}
-	passed.RPM = &config.Limit{Value: 90, Source: limits.SourceAtLeast}
-	published.RPM = &config.Limit{Value: 500, Source: limits.SourceRegistry}
-	if all := layered(nil, passed, published); all.RPM == nil || all.RPM.Value != 500 {
-		t.Errorf("rpm %+v, want 500", all.RPM)
+func TestAPlanUsesTheTierOfTheSettings(t *testing.T) {
+	s := open(t, settings("paid"), "one", sluice.Limits{}).Settings
+	p, err := forecast.MakePlan(t.Context(), forecast.PlanConfig{Settings: s, Provider: "one"})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if all := layered(passed, nil); all.RPM == nil || all.RPM.Value != 90 {
-		t.Errorf("rpm %+v, want 90 if no limit is known", all.RPM)
+	if rpm := p.Limits.RPM; p.Tier != "paid" || rpm == nil || rpm.Value != 60 || rpm.Source != limits.SourceRegistry {
+		t.Errorf("tier %q, rpm %+v", p.Tier, rpm)
 	}
 }

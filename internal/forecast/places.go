@@ -95,14 +95,17 @@ func placeAt(a *account.Accounts, p provider.Provider, name, model, label string
 		return Place{}, err
 	}
 	tier := func(model string, limits sluice.Limits) provider.Tier {
-		t := provider.Tier{Provider: p.Name}
-		if row, err := a.Settings.Registry.Find(p.Name, a.Settings.File.Tier, model); err == nil && a.Settings.File.Tier != "" {
-			t = row
-		}
-		t.Limits = limits
-		return t
+		row, _ := a.Settings.TierOf(p, model) // an error says that there are none for all models
+		row.Provider, row.Limits = p.Name, limits
+		return row
 	}
-	return Place{Name: name, Provider: p, Lane: tier(model, account.Over(c.Limits, c.Start)), All: tier("", c.Account)}, nil
+	initial := c.Limits
+	for d, start := range c.Start.All() {
+		if initial.In(d).N == 0 {
+			*initial.At(d) = *start
+		}
+	}
+	return Place{Name: name, Provider: p, Lane: tier(model, initial), All: tier("", c.Account)}, nil
 }
 
 // planAt plans for accounts, each of which takes as many requests as it can: within the limits of a lane, or of all lanes together. The

@@ -23,10 +23,9 @@ import (
 
 // PlanConfig describes an account, requests to it, and the bounds of their cost and time.
 type PlanConfig struct {
-	Settings *account.Settings   // receives the warnings, too
+	Settings *account.Settings   // with the tier, and the logger for warnings
 	Provider string              // default: of the limits in Settings, or recognized from the model
 	Model    string              // default: of the limits in Settings, or of all requests of Input
-	Tier     string              // account tier whose published limits apply (default: none)
 	Limits   sluice.Limits       // configured limits, which take precedence
 	Hide     func(secret string) // is called with each text that must never be printed
 
@@ -47,9 +46,8 @@ type Plan struct {
 	plan.Plan
 	Forecast *plan.Forecast `json:"forecast,omitempty"` // Result of `--simulate`.
 
-	cfg                 PlanConfig
-	dialect             provider.Dialect
-	configured, initial sluice.Limits // of a run with the same settings
+	cfg     PlanConfig
+	dialect provider.Dialect
 }
 
 // Source is where published limits are from.
@@ -93,7 +91,8 @@ func MakePlan(ctx context.Context, cfg PlanConfig) (*Plan, error) {
 	}
 	p.OtherModels = others
 	if nodes := p.NodesPerProcess; nodes*p.Processes > p.Slots {
-		cfg.Settings.Warn("%d processes with %s each exceed %s", p.Processes, prose.Count(nodes, "node"), prose.Count(p.Slots, "slot"))
+		cfg.Settings.Log.Warn(fmt.Sprintf("%d processes with %s each exceed %s",
+			p.Processes, prose.Count(nodes, "node"), prose.Count(p.Slots, "slot")))
 	}
 	if cfg.Options.MaxCost != nil && p.WithinBudget == nil {
 		return nil, account.MissingPrice()
@@ -115,11 +114,7 @@ func (c *PlanConfig) price(row *provider.Tier, by provider.Provider) {
 	if row.PriceIn != nil || row.PriceOut != nil || c.Model == "" {
 		return
 	}
-	price, doubt := c.Settings.Price(nil, by, c.Model)
-	if doubt != "" {
-		c.Settings.Warn("%s", doubt)
-	}
-	if price != nil {
+	if price := c.Settings.Price(nil, by, c.Model); price != nil {
 		rate := price.Standard()
 		row.PriceIn, row.PriceOut = &rate.Input, &rate.Output
 	}
@@ -150,7 +145,7 @@ const (
 func (p *Plan) Simulate(ctx context.Context, seed uint64, progress func(ended int, at time.Duration)) error {
 	s := p.Scenario(usualJitter)
 	s.Workers, s.Dialect, s.Provider.Seed, s.Progress = work.UsualWorkers, p.dialect, seed, progress
-	s.Told, s.Start = p.configured, p.initial
+	s.Told, s.Start = p.Limits.Split()
 	assume := func(what, value, why string) {
 		p.Assumed = append(p.Assumed, plan.Assumption{What: what, Value: value, Why: why})
 	}

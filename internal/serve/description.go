@@ -7,7 +7,6 @@ import (
 	"net"
 	"strings"
 
-	"github.com/sluice-llm/sluice"
 	"github.com/sluice-llm/sluice/cluster"
 	"github.com/sluice-llm/sluice/internal/telemetry"
 	"github.com/sluice-llm/sluice/limits"
@@ -90,31 +89,31 @@ func (g *Gateway) describe() error {
 
 // limitsOf returns the initial limits of an open upstream by name.
 func (g *Gateway) limitsOf(up *provider.Upstream) (map[string]Limit, error) {
-	var c sluice.Config
-	a, file := g.accounts, &g.accounts.Settings.File
-	label := a.Label(up.Name)
-	if err := a.ApplyLimits(&c, up.Provider, label); err != nil {
+	from, flags := g.accounts.Settings, g.accounts.Config.Limits
+	layered, err := from.Layered(flags, up.Provider, g.accounts.Label(up.Name), g.accounts.Config.Model, nil)
+	if err != nil {
 		return nil, err
 	}
-	written, own := a.Settings.LimitsFor(up.Provider, label, a.Config.Model)
 	fields := "limits."
-	if own {
+	if layered.Own {
 		fields = "upstreams."
 	}
-	all, perMinute := make(map[string]Limit), c.Limits.PerMinute()
-	for d, ceiling := range perMinute.All() {
-		limit := Limit{Value: cmp.Or(*ceiling, *c.Start.At(d)), Source: limits.SourceConfigured}
+	all, perMinute := make(map[string]Limit), layered.Amounts().PerMinute()
+	for d, value := range perMinute.All() {
+		one, source := *layered.At(d), limits.SourceConfigured
+		if one != nil {
+			source = one.Source
+		}
+		limit := Limit{*value, source, from.File.NameOf(fields + d.String())}
 		switch {
-		case limit.Value == 0:
+		case *value == 0, source == limits.SourceAtLeast:
 			continue
-		case a.Config.Limits.In(d).N != 0:
+		case flags.In(d).N != 0:
 			limit.From = g.cfg.LimitFlag(d)
-		case c.Limits.In(d).Period != d.Window():
-			limit.From = file.NameOf(fields + d.WindowName())
-		case written != nil && *written.At(d) != nil:
-			limit.Source, limit.From = (*written.At(d)).Source, file.NameOf(fields+d.String())
-		default:
-			limit.Source, limit.From = limits.SourceRegistry, "--tier "+file.Tier
+		case one == nil: // the period is not a minute
+			limit.From = from.File.NameOf(fields + d.WindowName())
+		case source == limits.SourceRegistry && *layered.Tier.Limits.At(d) != 0:
+			limit.From = from.File.NameOf("tier") + ": tier"
 		}
 		all[d.String()] = limit
 	}

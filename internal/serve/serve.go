@@ -29,7 +29,7 @@ import (
 
 // Config configures a Gateway. All fields are required, but Check does not use Watch.
 type Config struct {
-	Account account.Config // accounts of the upstreams; the package sets Purpose and Scheduler
+	Account account.Config // accounts of the upstreams; the package sets Purpose, Scheduler and Logger
 
 	Flags     config.Serve                    // values of flags, or their defaults
 	Given     func(flag string) bool          // reports whether the command has the flag
@@ -86,6 +86,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 // open reads the settings and takes the steps of opening a gateway.
 func open(cfg Config, steps ...func(*Gateway) error) (g *Gateway, err error) {
 	g = &Gateway{cfg: cfg, drain: make(chan struct{}, 1), description: &Description{}}
+	g.cfg.Account.Logger = cfg.Logger
 	g.cfg.Account.Scheduler = sluice.Config{Attempts: attempts, Observer: sluice.ObserverFunc(g.observe)}
 	if g.accounts, err = account.Open(g.cfg.Account); err != nil {
 		return nil, err
@@ -163,7 +164,6 @@ func (g *Gateway) start() (err error) {
 	if err := g.openUpstreams(g.accounts, g.settings); err != nil {
 		return err
 	}
-	g.accounts.Settings.Explain(g.cfg.Logger)
 	g.timeout.Store(int64(g.settings.DrainTimeout))
 	cfg := g.config(g.accounts, g.settings)
 	cfg.Traffic = gateway.NewTraffic(func(ended *gateway.Record) {
@@ -329,7 +329,6 @@ func (g *Gateway) exchange(next *account.Accounts) (lines []string, err error) {
 	g.accounts, g.settings = next, s
 	g.timeout.Store(int64(s.DrainTimeout))
 	g.cfg.Watch.Follow(next)
-	next.Settings.Explain(g.cfg.Logger)
 	var names []string
 	for _, up := range next.Upstreams().All() {
 		names = append(names, up.Name)

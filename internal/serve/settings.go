@@ -62,7 +62,7 @@ func merge(cfg *Config, from *account.Settings) (*settings, error) {
 		case !filed:
 			value.Set(f.of(&cfg.Flags))
 		case cfg.Given(flag):
-			from.Note(fmt.Sprintf("--%s overrides %s of %s", flag, path, from.File.NameOf(path)))
+			from.Log.Info(fmt.Sprintf("--%s overrides %s of %s", flag, path, from.File.NameOf(path)))
 			value.Set(f.of(&cfg.Flags))
 		default:
 			s.filed = append(s.filed, f.name)
@@ -117,13 +117,11 @@ func (s *settings) hosts() []string {
 
 // check refuses invalid settings. Fields of files were checked when they were read.
 func (s *settings) check() error {
+	if err := cmp.Or(config.CheckMetrics(s.Metrics), config.CheckEvents(s.Events)); err != nil {
+		return err
+	}
 	host, port, _ := net.SplitHostPort(s.Listen)
 	switch err := cluster.CheckURL(s.Redis); {
-	case s.QueueTimeout <= 0 || s.DrainTimeout < 0:
-		return fault.New(fault.Value, errors.New("--queue-timeout must be above zero, and --drain-timeout zero or more"),
-			"use a time such as --queue-timeout 5m")
-	case config.CheckMetrics(s.Metrics) != nil:
-		return config.CheckMetrics(s.Metrics)
 	case s.Metrics == s.Listen && port != "0" && s.chosen("metrics"):
 		return fault.New(fault.Conflict, fmt.Errorf("--listen and --metrics are the same address %s", s.Listen), "use different addresses")
 	case s.Redis != "" && err != nil:
@@ -134,8 +132,6 @@ func (s *settings) check() error {
 	case len(s.Tenants) > 0 && account.StateDir() == "":
 		err := s.from.File.At("serve.tenants", errors.New("spending caps need a state directory"))
 		return fault.New(fault.Settings, err, "set XDG_STATE_HOME to a directory")
-	case config.CheckEvents(s.Events) != nil:
-		return config.CheckEvents(s.Events)
 	}
 	for _, name := range s.Hosts {
 		if err := config.CheckHost(name); err != nil {
