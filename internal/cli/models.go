@@ -51,12 +51,11 @@ func printModels(s *term.Streams, pattern string, asJSON bool) error {
 	}
 	var t term.Table
 	t.Row("PROVIDER", "MODEL", "$ IN/OUT", "CACHED", "WRITE/1H", "BATCH", "FLEX", "PRIORITY", "CONTEXT", "OUTPUT", "SOURCE")
-	price := func(usd float64) string { return strconv.FormatFloat(usd, 'f', -1, 64) }
 	rate := func(r *pricing.Rate) string {
 		if r == nil {
 			return "-"
 		}
-		return price(r.Input) + "/" + price(r.Output)
+		return bothPrices(&r.Input, &r.Output)
 	}
 	size := func(tokens int) string {
 		if tokens == 0 {
@@ -70,8 +69,24 @@ func printModels(s *term.Streams, pattern string, asJSON bool) error {
 		if r.Doubtful {
 			source = "?"
 		}
-		t.Row(r.Provider, r.Name, rate(&r.Rate), price(r.CachedInput), price(r.CacheWrite)+"/"+price(r.CacheWriteHour),
+		t.Row(r.Provider, r.Name, rate(&r.Rate), priceText(&r.CachedInput), bothPrices(&r.CacheWrite, &r.CacheWriteHour),
 			rate(r.Batch), rate(r.Flex), rate(r.Priority), size(r.MaxInput), size(r.MaxOutput), source)
 	}
 	return t.Print(s.Out)
+}
+
+// priceText writes a price; "-" if it is unknown.
+func priceText(usd *float64) string {
+	if usd == nil {
+		return "-"
+	}
+	return strconv.FormatFloat(*usd, 'f', -1, 64)
+}
+
+// bothPrices writes two prices.
+func bothPrices(a, b *float64) string {
+	if a == nil && b == nil {
+		return "-"
+	}
+	return priceText(a) + "/" + priceText(b)
 }

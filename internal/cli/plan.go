@@ -46,9 +46,9 @@ func newPlan(s *term.Streams) *cobra.Command {
 		Short: "Compute workers, throughput, time and cost from limits",
 		Long: `Compute the possible workers, throughput, time and cost from rate limits. Nothing is sent.
 
-Plan uses the published limits of --tier, or of the tier in --config. Limits in --config replace published limits, and
-flags replace both. A run learns the real limits from the provider's headers. Slots are the number of requests in
-flight that a client with pacing needs. Workers are the number of loops without pacing that stay within every limit.
+Plan uses published limits of the tier. Limits in --config replace published limits, and flags replace both. A run
+learns the real limits from the provider's headers. Slots are the number of requests in flight that a
+client with pacing needs. Workers are the number of loops without pacing that stay within every limit.
 
 --simulate runs the scheduler in virtual time against a simulated provider. Exit code 4 means that the plan exceeds
 --max-cost or --deadline.`,

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -320,7 +319,7 @@ func listRegistry(s *term.Streams, r *provider.Registry, name, model string, asJ
 			table.Row(e.Name, "-", cmp.Or(model, "-"), "not published", "-", doubted(e.Date, e.Doubtful), e.Source)
 		}
 		for _, t := range e.Tiers {
-			table.Row(e.Name, t.Tier, cmp.Or(strings.Join(t.Families(), " "), "all"), prose.Limits(t.Limits), priceWords(t), doubted(t.Date, t.Doubtful), t.Source)
+			table.Row(e.Name, t.Tier, cmp.Or(strings.Join(t.Families(), " "), "all"), prose.Limits(t.Limits), bothPrices(t.PriceIn, t.PriceOut), doubted(t.Date, t.Doubtful), t.Source)
 		}
 	}
 	table.Linef("A ? marks doubtful values: old, contradicted, or not from the provider itself. Missing values are unknown.")
@@ -334,18 +333,4 @@ func doubted(date string, doubtful bool) string {
 		date += " ?"
 	}
 	return date
-}
-
-// priceWords writes both prices.
-func priceWords(t provider.Tier) string {
-	if t.PriceIn == nil && t.PriceOut == nil {
-		return "-"
-	}
-	price := func(p *float64) string {
-		if p == nil {
-			return "-"
-		}
-		return strconv.FormatFloat(*p, 'f', -1, 64)
-	}
-	return price(t.PriceIn) + "/" + price(t.PriceOut)
 }

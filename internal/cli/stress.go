@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -130,31 +130,23 @@ func runStress(ctx context.Context, s *term.Streams, o *stressOptions) error {
 
 // check refuses flags with wrong values, and flags that exclude each other.
 func (o *stressOptions) check() error {
-	if err := config.CheckEvents(o.events); err != nil {
+	err := cmp.Or(config.CheckEvents(o.events), checkRules(
+		rule{o.level == "", fault.Missing, "no level: --level is missing", "use one of " + strings.Join(stress.Levels(), ", ")},
+		rule{o.slots > maxSlots, fault.Value, fmt.Sprintf("--slots %d is above %d", o.slots, maxSlots),
+			"use fewer slots, because each slot has eight members"},
+		rule{o.flags.Changed("duration") && o.duration < stress.MinDuration, fault.Value,
+			fmt.Sprintf("--duration %s is below %s", o.duration, stress.MinDuration), "use a longer time, for example --duration 30s"},
+		rule{o.account.Provider == "sim" && o.account.BaseURL != "", fault.Conflict,
+			"--base-url does not apply to --provider sim, which is built in",
+			"omit it, or use a running `sluice sim` with --provider openai-compatible and --model"},
+		rule{o.hasEndpoint() && o.account.Model == "", fault.Missing, "no model: --model is missing", "name the model, for example --model gpt-4o-mini"},
+	))
+	if err != nil || o.hasEndpoint() {
 		return err
 	}
-	if o.level == "" {
-		return fault.New(fault.Missing, errors.New("no level: --level is missing"), "use one of %s", strings.Join(stress.Levels(), ", "))
-	}
-	switch {
-	case o.slots > maxSlots:
-		return fault.New(fault.Value, fmt.Errorf("--slots %d is above %d", o.slots, maxSlots),
-			"use fewer slots, because each slot has eight members")
-	case o.flags.Changed("duration") && o.duration < stress.MinDuration:
-		return fault.New(fault.Value, fmt.Errorf("--duration %s is below %s", o.duration, stress.MinDuration), "use a longer time, for example --duration 30s")
-	}
-	if o.account.Provider == "sim" && o.account.BaseURL != "" {
-		return fault.New(fault.Conflict, errors.New("--base-url does not apply to --provider sim, which is built in"),
-			"omit it, or use a running `sluice sim` with --provider openai-compatible and --model")
-	}
-	switch {
-	case o.hasEndpoint() && o.account.Model == "":
-		return fault.New(fault.Missing, errors.New("no model: --model is missing"), "name the model, for example --model gpt-4o-mini")
-	case !o.hasEndpoint():
-		for _, name := range []string{"model", "key-env", "rpm", "tpm"} { // --base-url was checked
-			if o.flags.Changed(name) {
-				return fault.New(fault.Conflict, fmt.Errorf("--%s does not apply to the simulator", name), "set --base-url or --model, or omit it")
-			}
+	for _, name := range []string{"model", "key-env", "rpm", "tpm"} { // --base-url was checked
+		if o.flags.Changed(name) {
+			return fault.New(fault.Conflict, fmt.Errorf("--%s does not apply to the simulator", name), "set --base-url or --model, or omit it")
 		}
 	}
 	return nil
