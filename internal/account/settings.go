@@ -40,7 +40,10 @@ type Settings struct {
 
 // Open reads the files. The Log of the Settings passes each text to log once.
 func (s Sources) Open(log *slog.Logger) (*Settings, error) {
-	all := &Settings{Files: make(signals.Files), Log: slog.New(once{log.Handler(), new(sync.Map)}), sources: s}
+	if _, ok := log.Handler().(once); !ok {
+		log = slog.New(once{log.Handler(), new(sync.Map)})
+	}
+	all := &Settings{Files: make(signals.Files), Log: log, sources: s}
 	from := "--config"
 	if name := os.Getenv(ConfigVariable); len(s) == 0 && name != "" {
 		s, from = []string{name}, "$"+ConfigVariable
