@@ -18,13 +18,14 @@ import (
 // Ending is the end of a run.
 type Ending struct {
 	Outcome string `json:"outcome"`         // `done`, `items_failed`, `stopped`, `interrupted`, `failed` or `called_off`.
+	Code    string `json:"code,omitempty"`  // Code of the error.
 	Error   string `json:"error,omitempty"` // Reason for an early stop.
 	Hint    string `json:"hint,omitempty"`  // Next step.
 }
 
 // Fail sets the end of a run that an error ended, and returns the error.
 func (e *Ending) Fail(err *fault.Error) error {
-	*e = Ending{err.Outcome(), err.Error(), err.Hint}
+	*e = Ending{err.Outcome(), err.Code, err.Error(), err.Hint}
 	return err
 }
 
