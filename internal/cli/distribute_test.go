@@ -118,7 +118,10 @@ func TestKillDistributed(t *testing.T) {
 			t.Errorf("%d calls were made twice, and no worker was killed yet", n)
 		}
 		w := i % len(workers)
-		c.await("calls to be open", func() bool { return c.stats().InFlight > 8 })
+		c.await("calls to be open", func() bool { // or all to be made, while a collector waited for the lock of the one before it
+			stats := c.stats()
+			return stats.InFlight > 8 || len(stats.Paid) == items
+		})
 		cut += 2 * concurrent // open, and with an answer on its way to the engine
 		workers[w].Process.Kill()
 		workers[w].Wait()
