@@ -136,15 +136,8 @@ func Work(line []byte) (one work.LastRun) {
 	if err != nil {
 		return one
 	}
-	if one.Done = 1; rec.Sluice.Kind != sluice.OK.String() {
-		one.Done, one.Failed = 0, 1
-	}
 	f := &rec.Sluice
-	one.Figures = work.Figures{Throttles: f.Throttles, Tokens: work.Tokens{InputTokens: f.InputTokens, OutputTokens: f.OutputTokens}, Attempts: f.Attempts}
-	if f.CostUSD != nil {
-		one.Cost = *f.CostUSD
-	}
-	return one
+	return work.OneItem(f.Kind == sluice.OK.String(), f.Attempts, f.Throttles, work.Tokens{InputTokens: f.InputTokens, OutputTokens: f.OutputTokens}, f.CostUSD)
 }
 
 // parseResult reads a line of an output of Sluice.

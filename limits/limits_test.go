@@ -53,3 +53,16 @@ func TestUsageCountsAgainstLimits(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckRefusesLimitsThatCouldOverflow(t *testing.T) {
+	for _, l := range []limits.Limits{
+		{Concurrency: limits.MaxLimit + 1}, {TPD: limits.MaxLimit + 1}, {Requests: limits.Window{N: limits.MaxLimit + 1, Period: time.Second}},
+	} {
+		if err := l.Check(); err == nil {
+			t.Errorf("%+v is accepted", l)
+		}
+	}
+	if err := (limits.Limits{RPM: limits.MaxLimit}).Check(); err != nil {
+		t.Error(err)
+	}
+}

@@ -200,10 +200,8 @@ func (f *search) prepare() error {
 	if f.o.mode == find.ModeSweep {
 		estimate = find.EstimateSweep
 	}
-	if f.forecast, err = estimate(*c); err != nil {
-		return err
-	}
-	return nil
+	f.forecast, err = estimate(*c)
+	return err
 }
 
 // limits sets the configured limits of an account at p.

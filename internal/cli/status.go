@@ -90,7 +90,7 @@ func (o *statusOptions) run(ctx context.Context, s *term.Streams, name string) e
 			return v, err
 		}
 		now := time.Now()
-		return view{document: st, block: statusBlock(st, now), line: []string{st.Line(now)}, ended: st.Ended()}, nil
+		return view{document: st, block: statusBlock(st, now), line: []string{st.Line(now)}, ended: st.Status.Ended()}, nil
 	})
 	if err != nil || st == nil {
 		return err

@@ -54,7 +54,7 @@ func statusBlock(st *runinfo.Stored, now time.Time) []string {
 		}
 		b.row("paused", "%s", text)
 	}
-	if !st.Ended() && s.Outlook != "" {
+	if !st.Status.Ended() && s.Outlook != "" {
 		b.row("outlook", "%s", s.Outlook)
 	}
 	b.row("limits", "rate-limited %s, paused %s", prose.Times(s.Throttles), prose.Times(s.PauseCount))

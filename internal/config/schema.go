@@ -142,7 +142,7 @@ func (d *document) inspectFields(f *ast.MapNodeIter, t reflect.Type) error {
 	return nil
 }
 
-// checkValue checks a value that is no mapping. check is nil if its field has no rule.
+// checkValue checks a value that is not a mapping. check is nil if its field has no rule.
 func checkValue(n ast.Node, t reflect.Type, check func(string) error) error {
 	if t == reflect.TypeFor[time.Duration]() {
 		t = reflect.TypeFor[Duration]()

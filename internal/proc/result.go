@@ -175,14 +175,7 @@ func Work(line []byte) (one work.LastRun) {
 	if err != nil {
 		return one
 	}
-	if one.Done = 1; r.State != Succeeded {
-		one.Done, one.Failed = 0, 1
-	}
-	one.Figures = work.Figures{Throttles: r.Throttles, Tokens: work.Tokens{InputTokens: r.InputTokens, OutputTokens: r.OutputTokens}, Attempts: r.Attempts}
-	if r.Cost != nil {
-		one.Cost = *r.Cost
-	}
-	return one
+	return work.OneItem(r.State == Succeeded, r.Attempts, r.Throttles, work.Tokens{InputTokens: r.InputTokens, OutputTokens: r.OutputTokens}, r.Cost)
 }
 
 // finished returns the final result that a run left in an item's directory and did not come to write to the results.

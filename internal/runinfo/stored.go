@@ -54,7 +54,7 @@ func Load(output string, warn func(text string)) (*Stored, error) {
 	if st.Parts, err = batchjob.Read(results + batch.BatchesSuffix); err != nil {
 		warn(err.Error())
 	}
-	if st.Ended() {
+	if st.Status.Ended() {
 		st.Hint = cmp.Or(NewParts(st.Parts).hint(), st.next(time.Now()))
 		return st, nil
 	}
@@ -112,14 +112,9 @@ func (l *List) Newest() []*Stored {
 	return slices.SortedStableFunc(slices.Values(l.Runs), func(a, b *Stored) int { return b.State.UpdatedAt.Compare(a.State.UpdatedAt) })
 }
 
-// Ended reports whether the run does not continue.
-func (st *Stored) Ended() bool {
-	return st.Status.Ended()
-}
-
 // Incomplete reports whether the run ended with remaining or failed items.
 func (st *Stored) Incomplete() bool {
-	return st.Ended() && (st.Status != work.Completed || st.State.Failed > 0)
+	return st.Status.Ended() && (st.Status != work.Completed || st.State.Failed > 0)
 }
 
 // Progress returns "done of total".

@@ -119,6 +119,20 @@ func (f Figures) add(g Figures) Figures {
 		f.Attempts + g.Attempts, prose.RoundDollars(f.Cost + g.Cost), f.WallMS + g.WallMS}
 }
 
+// OneItem returns the work of one item. cost is nil if it is unknown.
+func OneItem(done bool, attempts, throttles int, tokens Tokens, cost *float64) LastRun {
+	one := LastRun{Figures: Figures{Attempts: attempts, Throttles: throttles, Tokens: tokens}}
+	if cost != nil {
+		one.Cost = *cost
+	}
+	if done {
+		one.Done = 1
+	} else {
+		one.Failed = 1
+	}
+	return one
+}
+
 // CatchUp adds the results that a killed run recorded in its journal after the state was written. read returns the work of a line: one
 // item that is done or failed.
 func (s *State) CatchUp(journal io.ReaderAt, read func(line []byte) LastRun) error {
