@@ -26,7 +26,7 @@ const (
 type Layered struct {
 	config.Limits
 	Tier provider.Tier // row of the tier; the zero row if no tier applies
-	Own  bool          // the limits are those of an account of upstreams
+	Own  bool          // an account of upstreams has these limits
 }
 
 // Layered returns the limits for a model at p. For each quantity by itself, flags take precedence over the files, the files over the limits

@@ -190,7 +190,7 @@ func (c *change) lines() (lines []string) {
 	return lines
 }
 
-// ceiling returns a limit as text; "none" if there is no limit.
+// ceiling returns a limit as text; "none" without a limit.
 func ceiling(limit limits.Window, d limits.Dimension) string {
 	switch {
 	case limit.N == 0:

@@ -82,7 +82,7 @@ func (read LimitsReader) follow(s *sluice.Scheduler, warn func(error)) (end func
 	}
 }
 
-// limitsReader returns the reader of the limits of the account at p and baseURL; nil if p publishes none, if there is no admin key, or
+// limitsReader returns the reader of the limits of the account at p and baseURL; nil if p publishes none, without an admin key, or
 // after a warning about it.
 func (s *Settings) limitsReader(p provider.Provider, baseURL string, from KeySource, hide func(secret string)) LimitsReader {
 	if _, err := provider.LimitsAPIOf(p, baseURL); err != nil {

@@ -28,7 +28,7 @@ type Sources []string
 // Settings are the content of the settings files, as it concerns accounts.
 type Settings struct {
 	Registry  *provider.Registry
-	File      config.File       // without a Name if there is no file
+	File      config.File       // without a Name if no file was read
 	Upstreams []config.Upstream // those in use; nil before OpenUpstreams
 	Files     signals.Files     // as they were before they were read
 	TierFlag  string            // flag that replaces File.Tier; "": none

@@ -141,7 +141,7 @@ func (s *Status) outage(now time.Time) string {
 	return noProvider
 }
 
-// idle reports whether items remain, but there is no worker.
+// idle reports whether items remain without a worker.
 func (s *Status) idle() bool { return s.Workers != nil && *s.Workers == 0 && s.Remaining() > 0 }
 
 // measured completes the status with its time, its present and mean rate, and the fields that follow from them.

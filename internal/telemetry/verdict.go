@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-llm/sluice/limits"
 )
 
-// Advice is the part of a report that neither events nor results contain. The zero value is no advice.
+// Advice adds the state of the run and the next commands to a report. The zero value adds none.
 type Advice struct {
 	Status  string // command that shows the run, which continues; "" if it has ended
 	Retry   string // command that repeats failed items; "" for none
